@@ -26,6 +26,7 @@ VERBS = {
     "exec": "run a command under a slot",
     "env": "lead a command's model calls through the gateway, a slot for each call",
     "gateway": "run, show or stop the loopback gateway",
+    "hooks": "count the sessions that you start yourself, and their subagents",
     "run": "turn ready tasks into merged code",
     "board": "show what a run is doing, or how the last one left things",
     "tail": "show what a task's agent prints",

@@ -35,6 +35,13 @@ def inherited_id(address: str, pool: str) -> int | None:
     return None
 
 
+def inherited_ids(address: str) -> list[int]:
+    """The leases on any pool of this state that we already run under, the innermost first."""
+    pools = [str(entry.get("pool")) for entry in reversed(_entries())]
+    found = (inherited_id(address, pool) for pool in dict.fromkeys(pools))
+    return [claim_id for claim_id in found if claim_id is not None]
+
+
 def check_fits(slots: int, outer: Claim) -> None:
     """What works inside a lease cannot have more than that."""
     if slots > outer.slots:

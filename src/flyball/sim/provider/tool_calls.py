@@ -2,6 +2,10 @@
 
     errand: write pages/hello.md = Hello there.
     errand: run git log --oneline
+    errand: delegate general-purpose = Say that you are done.
+    errand: delegate and wait Explore = Say that you are done.
+
+A subagent works beside its session, or its session waits for it.
 
 Each such line of the latest prompt that has any is one action. The model makes one tool call for each, in
 order, and then says that it is done. Nothing is remembered between two requests: the tool results that
@@ -18,7 +22,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-_ACTION = re.compile(r"^errand: (?:write (?P<path>\S+) = (?P<text>.*)|run (?P<command>.+))$", re.MULTILINE)
+_ACTION = re.compile(
+    r"^errand: (?:write (?P<path>\S+) = (?P<text>.*)|run (?P<command>.+)"
+    r"|delegate (?P<wait>and wait )?(?P<kind>\S+) = (?P<prompt>.+))$",
+    re.MULTILINE,
+)
 _RESULTS = ("tool_result", "function_call_output", "custom_tool_call_output")
 
 
@@ -42,10 +50,14 @@ class PromptAction:
     path: str = ""
     text: str = ""
     command: str = ""
+    kind: str = ""
+    """Of a subagent."""
+    prompt: str = ""
+    wait: bool = False
 
     def call(self, offered: frozenset[str]) -> ToolCall | None:
         """The call of the first known tool that is offered; None if there is none for this action."""
-        tools = _RUNNING if self.command else _WRITING
+        tools = _RUNNING if self.command else _DELEGATING if self.prompt else _WRITING
         return next((ToolCall(name, given(self)) for name, given in tools.items() if name in offered), None)
 
 
@@ -64,6 +76,21 @@ _RUNNING: Mapping[str, Given] = {
     "bash": lambda action: {"command": action.command},
     "exec_command": lambda action: {"cmd": action.command},
 }
+_DELEGATING: Mapping[str, Given] = {
+    "Agent": lambda action: {
+        "description": "Run an errand",
+        "prompt": action.prompt,
+        "subagent_type": action.kind,
+        **({"run_in_background": False} if action.wait else {}),
+    },
+    "invoke_agent": lambda action: {"agent_name": action.kind, "prompt": action.prompt},
+    "task": lambda action: {
+        "description": "Run an errand",
+        "prompt": action.prompt,
+        "subagent_type": action.kind,
+    },
+    "spawn_agent": lambda action: {"message": action.prompt, "agent_type": action.kind},
+}
 
 
 def next_call(body: Mapping[str, object]) -> ToolCall | None:
@@ -79,7 +106,14 @@ def next_call(body: Mapping[str, object]) -> ToolCall | None:
             # A set: clients that resume have been seen to send a result twice.
             results.add(said.call)
         elif found := [
-            PromptAction(_match_star(match["path"] or "", said), match["text"] or "", match["command"] or "")
+            PromptAction(
+                _match_star(match["path"] or "", said),
+                match["text"] or "",
+                match["command"] or "",
+                match["kind"] or "",
+                match["prompt"] or "",
+                wait=bool(match["wait"]),
+            )
             for match in _ACTION.finditer(said)
         ]:
             todo, results = found, set()

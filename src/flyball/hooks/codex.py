@@ -1,0 +1,68 @@
+"""Codex: hooks in ``hooks.json`` of ``CODEX_HOME``, by default ``~/.codex``, in the same form as claude's.
+
+Codex runs a hook only after a person has looked at it: ``/hooks`` in a session. A subagent runs beside its
+session, which goes on. A hook's own time-out is in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flyball.hooks.claude import deny_tool
+from flyball.hooks.events import HookEvent, HookEventKind, agent_kind, text_field
+from flyball.hooks.port import QUICK_S, SPARE_S, HookEntry, user_folder
+
+TOOL = "spawn_agent"
+
+
+class Codex:
+    name = "codex"
+    entries = (
+        HookEntry("SessionStart", None, waits=False),
+        HookEntry("PreToolUse", TOOL, waits=True),
+        HookEntry("SubagentStart", None, waits=True),
+        HookEntry("SubagentStop", None, waits=False),
+        HookEntry("SessionEnd", None, waits=False),
+    )
+
+    def settings_path(self, env: Mapping[str, str]) -> Path:
+        named = env.get("CODEX_HOME")
+        return (Path(named) if named else user_folder(env) / ".codex") / "hooks.json"
+
+    def group(self, entry: HookEntry, command: str, wait_s: float) -> dict[str, Any]:
+        timeout_s = round(wait_s + SPARE_S if entry.waits else QUICK_S)
+        hook = {"type": "command", "command": command, "timeout": timeout_s}
+        return {**({} if entry.matcher is None else {"matcher": entry.matcher}), "hooks": [hook]}
+
+    def parse_event(self, name: str, payload: Mapping[str, Any]) -> HookEvent | None:
+        folder, model = text_field(payload, "cwd"), text_field(payload, "model")
+        if name == "SessionStart":
+            return HookEvent(kind=HookEventKind.SESSION_BEGINS, folder=folder, model=model)
+        if name == "SessionEnd":
+            return HookEvent(kind=HookEventKind.SESSION_ENDS, folder=folder)
+        if name in ("SubagentStart", "SubagentStop"):
+            begins = name == "SubagentStart"
+            return HookEvent(
+                kind=HookEventKind.SUBAGENT_BEGINS if begins else HookEventKind.SUBAGENT_ENDS,
+                folder=folder,
+                agent=text_field(payload, "agent_id"),
+                agent_kind=agent_kind(text_field(payload, "agent_type")),
+            )
+        if not text_field(payload, "tool_name").endswith(TOOL):
+            return None
+        return HookEvent(
+            kind=HookEventKind.SUBAGENT_WANTED,
+            folder=folder,
+            call=text_field(payload, "tool_use_id"),
+            agent_kind=agent_kind(text_field(payload, "tool_input", "agent_type") or "default"),
+            by_session=not text_field(payload, "agent_id"),
+        )
+
+    def denial(self, name: str, words: str) -> str:
+        return deny_tool(name, f"{words} Do this work yourself, or spawn the agent again later.")
+
+    def hint(self, env: Mapping[str, str]) -> str:
+        del env
+        return "codex runs new hooks only after you have looked at them: start codex, type /hooks, trust them"

@@ -1,0 +1,56 @@
+"""What an agent's hooks tell, in one vocabulary for all runtimes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+GENERAL = "general-purpose"
+"""A subagent whose kind is not said."""
+_KIND_LIMIT = 60
+
+
+class HookEventKind(Enum):
+    SESSION_BEGINS = "session begins"
+    SESSION_ENDS = "session ends"
+    SUBAGENT_WANTED = "subagent wanted"
+    """The model asked for it. Only here it can be denied."""
+    SUBAGENT_REFUSED = "subagent refused"
+    """It was wanted and did not begin: another hook, a person or an error was in the way."""
+    SUBAGENT_BEGINS = "subagent begins"
+    SUBAGENT_ENDS = "subagent ends"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookEvent:
+    kind: HookEventKind
+    folder: str = ""
+    """Where the session works."""
+    model: str = ""
+    call: str = ""
+    """The id of the tool call that wants the subagent."""
+    agent: str = ""
+    """The subagent's own id."""
+    agent_kind: str = GENERAL
+    by_session: bool = True
+    """The session itself wants it, not one of its subagents."""
+    foreground: bool = False
+    """Who wants it does nothing until the subagent is done."""
+
+
+def text_field(payload: object, *path: str) -> str:
+    """A text in a payload; empty where it is not there or is something else."""
+    found = payload
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def agent_kind(said: str) -> str:
+    """As it can be shown and stored.
+
+    >>> agent_kind("Explore"), agent_kind("")
+    ('Explore', 'general-purpose')
+    """
+    shown = "".join(char if char.isprintable() else "?" for char in said)
+    return shown[:_KIND_LIMIT] or GENERAL

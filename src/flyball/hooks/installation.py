@@ -1,0 +1,339 @@
+"""Our entries in an agent's settings: put in beside what is there, and taken out again.
+
+``install`` keeps the file's bytes of before in ``FLYBALL_HOME/hooks``. Where the file is since then as we
+left it, ``remove`` puts these bytes back. Where it was changed, it takes out our entries alone, and all else
+stays as it is. What cannot be read or understood is refused, and nothing is written.
+
+A link stays a link: what it points to is replaced, whole or not at all, with the mode it had.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shlex
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from flyball.errors import UsageError
+from flyball.governor.state_url import home
+from flyball.hooks.json_text import JsonTextError, Node, insert_child, parse_json_text, remove_child
+from flyball.hooks.opencode import MARK, Opencode
+from flyball.hooks.port import WAIT_S, HookRuntime
+from flyball.host.atomic_file import replace_file
+
+_OURS = re.compile(r" -P -m flyball\.hooks (?P<runtime>[a-z]+) (?P<event>\w+) (?P<wait>\d+)$")
+_HOOKS = "hooks"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What an agent's settings have of ours."""
+
+    runtime: str
+    path: Path
+    events: tuple[str, ...]
+    python: tuple[str, ...]
+    """The interpreters that are called; one, unless several flyballs put something in."""
+    wait_s: float | None
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Those that are not there any more."""
+        return tuple(each for each in self.python if not os.access(each, os.X_OK))
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """Those that are another flyball's."""
+        return tuple(each for each in self.python if each not in self.lost and each != sys.executable)
+
+
+def hook_command(runtime: str, event: str, wait_s: float) -> str:
+    """What an agent's shell runs. A flyball that is gone is no error of the agent's."""
+    python = shlex.quote(sys.executable)
+    return f"[ -x {python} ] || exit 0; exec {python} -P -m flyball.hooks {runtime} {event} {round(wait_s)}"
+
+
+def read_installed(runtime: HookRuntime, env: Mapping[str, str]) -> Installed | None:
+    """What is there of ours; None: nothing. Raises UsageError for settings that cannot be understood."""
+    path = runtime.settings_path(env)
+    before = _read(path)
+    if before is None:
+        return None
+    if isinstance(runtime, Opencode):
+        return _read_plugin(path, before)
+    found = [(event, command) for event, command in _commands(_parse(path, before)) if _OURS.search(command)]
+    if not found:
+        return None
+    matches = [(command, _OURS.search(command)) for _, command in found]
+    pythons = dict.fromkeys(_python_of(command) for command, _ in matches)
+    waits = [float(match["wait"]) for _, match in matches if match is not None]
+    events = tuple(dict.fromkeys(event for event, _ in found))
+    return Installed(runtime.name, path, events, tuple(pythons), max(waits) or None)
+
+
+def install(runtime: HookRuntime, env: Mapping[str, str], *, wait_s: float = WAIT_S) -> bool:
+    """Put our entries in; False: they were there already, as they should be."""
+    path = runtime.settings_path(env)
+    before = _read(path)
+    if isinstance(runtime, Opencode):
+        argv = [sys.executable, "-P", "-m", "flyball.hooks", "opencode"]
+        text = runtime.plugin(argv, wait_s)
+        if before is not None and not before.startswith(MARK.encode()):
+            raise UsageError(f"{path} is not of flyball's making; move it away and install again")
+    else:
+        text = _with_entries(runtime, path, before, wait_s)
+    after = text.encode()
+    if after == before:
+        return False
+    keepsake = _Keepsake(runtime.name, path)
+    clean = None if isinstance(runtime, Opencode) else _cleaned(path, before)
+    keepsake.keep(before=before, clean=clean, after=after)
+    _write(path, after)
+    return True
+
+
+def remove(runtime: HookRuntime, env: Mapping[str, str]) -> bool:
+    """Take our entries out; False: there were none."""
+    path = runtime.settings_path(env)
+    before = _read(path)
+    if read_installed(runtime, env) is None or before is None:
+        return False
+    keepsake = _Keepsake(runtime.name, path)
+    original = keepsake.original(before)
+    if original is not None:
+        _write(path, original.content)
+    elif isinstance(runtime, Opencode):
+        _write(path, None)
+    else:
+        _write(path, _cleaned(path, before, keepsake.content()))
+    keepsake.forget()
+    return True
+
+
+# -- entries ------------------------------------------------------------------------------------------------
+
+
+def _with_entries(runtime: HookRuntime, path: Path, before: bytes | None, wait_s: float) -> str:
+    """The settings with exactly our entries, and everything else as it was."""
+    wanted = [
+        (entry.event, runtime.group(entry, _command_for(runtime, entry.event, entry.waits, wait_s), wait_s))
+        for entry in runtime.entries
+    ]
+    if before is not None and _has_exactly(_parse(path, before), wanted):
+        return before.decode()
+    cleaned = _cleaned(path, before)
+    text = (cleaned or b"").decode()
+    if not text.strip():
+        text = "{}\n"
+    for event, group in wanted:
+        root = _parse(path, text.encode())
+        hooks = root.member(_HOOKS)
+        events = hooks.member(event) if hooks is not None else None
+        if hooks is None:
+            text = insert_child(text, root, {event: [group]}, key=_HOOKS)
+        elif events is None:
+            text = insert_child(text, hooks, [group], key=event, depth=1)
+        else:
+            text = insert_child(text, events, group, depth=2)
+    return text
+
+
+def _command_for(runtime: HookRuntime, event: str, waits: bool, wait_s: float) -> str:
+    return hook_command(runtime.name, event, wait_s if waits else 0.0)
+
+
+def _has_exactly(root: Node, wanted: Sequence[tuple[str, dict[str, Any]]]) -> bool:
+    ours = [
+        (event.key or "", group.plain())
+        for event, group in _groups(root)
+        if any(_OURS.search(command) for command in _commands_of(group))
+    ]
+    return sorted(ours, key=str) == sorted(wanted, key=str)
+
+
+def _cleaned(path: Path, before: bytes | None, original: bytes | None = None) -> bytes | None:
+    """The settings without our entries, and without what only they were in."""
+    if before is None:
+        return None
+    text = before.decode()
+    kept = _parse(path, original) if original is not None and original.strip() else None
+    kept_hooks = kept.member(_HOOKS) if kept is not None else None
+    while (cut := _without_one(text, _parse(path, text.encode()), kept_hooks)) is not None:
+        text = cut
+    return text.encode()
+
+
+def _without_one(text: str, root: Node, kept: Node | None) -> str | None:
+    """One step of the cleaning; None: nothing is left to do."""
+    for event, group in _groups(root):
+        inner = group.member(_HOOKS)
+        if inner is None:
+            continue
+        ours = [hook for hook in inner.children if _OURS.search(_command_of(hook))]
+        if not ours:
+            continue
+        if len(ours) < len(inner.children):
+            return remove_child(text, inner, ours[0])
+        if len(event.children) > 1 or (kept is not None and kept.member(event.key or "") is not None):
+            return remove_child(text, event, group)
+        hooks = root.member(_HOOKS)
+        if hooks is None:
+            return None
+        if len(hooks.children) > 1 or kept is not None:
+            return remove_child(text, hooks, event)
+        return remove_child(text, root, hooks)
+    return None
+
+
+def _groups(root: Node) -> list[tuple[Node, Node]]:
+    hooks = root.member(_HOOKS)
+    events = [event for event in hooks.children if event.is_list] if hooks is not None else []
+    return [(event, group) for event in events for group in event.children if group.is_object]
+
+
+def _commands_of(group: Node) -> list[str]:
+    inner = group.member(_HOOKS)
+    return [_command_of(hook) for hook in inner.children] if inner is not None else []
+
+
+def _commands(root: Node) -> list[tuple[str, str]]:
+    return [(event.key or "", command) for event, group in _groups(root) for command in _commands_of(group)]
+
+
+def _command_of(hook: Node) -> str:
+    command = hook.member("command")
+    return command.value if command is not None and isinstance(command.value, str) else ""
+
+
+def _python_of(command: str) -> str:
+    try:
+        words = shlex.split(command)
+        return words[words.index("exec") + 1]
+    except (ValueError, IndexError):
+        return ""
+
+
+def _read_plugin(path: Path, before: bytes) -> Installed | None:
+    if not before.startswith(MARK.encode()):
+        return None
+    text = before.decode("utf-8", "replace")
+    command = re.search(r"^const COMMAND = (\[.*\]);$", text, re.MULTILINE)
+    wait = re.search(r"^const WAIT_S = (\d+);$", text, re.MULTILINE)
+    argv = json.loads(command[1]) if command is not None else [""]
+    events = ("SessionStart", "tool.execute.before", "tool.execute.after")
+    return Installed("opencode", path, events, (str(argv[0]),), float(wait[1]) if wait is not None else None)
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; nothing was written. Make it a file that you may read"
+        ) from error
+
+
+def _parse(path: Path, content: bytes) -> Node:
+    """Raises UsageError for settings that we do not understand."""
+    try:
+        text = content.decode()
+        root = parse_json_text(text if text.strip() else "{}")
+        _check(root)
+    except (UnicodeDecodeError, JsonTextError) as error:
+        raise UsageError(
+            f"cannot understand {path}: {error}; nothing was written. Mend it, or move it away, and try again"
+        ) from None
+    return root
+
+
+def _check(root: Node) -> None:
+    if not root.is_object:
+        raise JsonTextError("it is not an object")
+    hooks = root.member(_HOOKS)
+    if hooks is None:
+        return
+    if not hooks.is_object:
+        raise JsonTextError("its hooks are not an object")
+    for event in hooks.children:
+        # Other keys than events may be there (gemini: "disabled"), and are none of ours.
+        for group in event.children if event.is_list else ():
+            inner = group.member(_HOOKS) if group.is_object else None
+            if inner is not None and not inner.is_list:
+                raise JsonTextError(f"the hooks of {event.key} are not a list")
+
+
+def _write(path: Path, content: bytes | None) -> None:
+    real = Path(os.path.realpath(path))
+    try:
+        if content is None:
+            real.unlink(missing_ok=True)
+            return
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o600
+        replace_file(real, content, mode=mode)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {real}: {error.strerror}; make it a file that you may write"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Original:
+    content: bytes | None
+    """None: there was no file."""
+
+
+class _Keepsake:
+    """The bytes of a settings file before our entries. They may hold secrets, so they are private."""
+
+    def __init__(self, runtime: str, path: Path) -> None:
+        real = os.path.realpath(path)
+        self._place = real
+        self._path = home() / "hooks" / f"{runtime}-{sha256(real.encode()).hexdigest()[:16]}.json"
+
+    def keep(self, *, before: bytes | None, clean: bytes | None, after: bytes) -> None:
+        """``clean``: what was there without entries of an earlier install."""
+        known = self.original(before)
+        original = known.content if known is not None else clean
+        said = {
+            "path": self._place,
+            "original": None if original is None else base64.b64encode(original).decode(),
+            "written": sha256(after).hexdigest(),
+        }
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(self._path, json.dumps(said).encode())
+
+    def original(self, now: bytes | None) -> _Original | None:
+        """The bytes of before, if the file is as we left it; None: it was changed, or nothing is known."""
+        said = self._load()
+        if said is None or now is None or said.get("written") != sha256(now).hexdigest():
+            return None
+        return _Original(self.content())
+
+    def content(self) -> bytes | None:
+        said = self._load()
+        kept = said.get("original") if said is not None else None
+        return base64.b64decode(kept) if isinstance(kept, str) else None
+
+    def _load(self) -> dict[str, Any] | None:
+        try:
+            said = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return said if isinstance(said, dict) else None
+
+    def forget(self) -> None:
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,52 @@
+"""What a runtime brings: where its hooks are set, which there are, what they say, what answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from flyball.hooks.events import HookEvent
+
+WAIT_S = 300.0
+"""So long a subagent waits for a slot before it is denied, unless another time was named at the install."""
+QUICK_S = 30.0
+"""What a hook that does not wait may take."""
+SPARE_S = 30.0
+"""What a hook that waits may take beyond its wait, so that it ends by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookEntry:
+    """One of our hooks in an agent's settings."""
+
+    event: str
+    matcher: str | None
+    waits: bool
+
+
+class HookRuntime(Protocol):
+    name: str
+    entries: Sequence[HookEntry]
+
+    def settings_path(self, env: Mapping[str, str]) -> Path:
+        """The file that holds its hooks."""
+
+    def group(self, entry: HookEntry, command: str, wait_s: float) -> dict[str, Any]:
+        """An entry as its settings hold it."""
+
+    def parse_event(self, name: str, payload: Mapping[str, Any]) -> HookEvent | None:
+        """What a hook says; None: it does not concern us."""
+
+    def denial(self, name: str, words: str) -> str:
+        """What denies a subagent, for stdout."""
+
+    def hint(self, env: Mapping[str, str]) -> str:
+        """What is left for a person to do after the install; empty: nothing."""
+
+
+def user_folder(env: Mapping[str, str], variable: str | None = None) -> Path:
+    """A person's home, or the folder that a variable names in its place."""
+    named = env.get(variable) if variable is not None else None
+    return Path(named or env.get("HOME") or Path.home())

@@ -1,0 +1,103 @@
+"""Which subagent of a session has which slot.
+
+A subagent is wanted by a tool call, begins under an id of its own, and ends by that id; some begin without a
+call. Which call a beginning subagent belongs to is not said: the oldest call of its kind that still waits for
+its subagent, or else the oldest of any kind. Slots are alike, so a mix-up changes nothing.
+
+As many subagents as the session has slots ride on these while the session does nothing but wait for them.
+All others have a slot of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+MOST = 1000
+"""Subagents that are kept of one session; the oldest are forgotten, and their slots end with the session."""
+BEGIN_S = 120.0
+"""A granted call whose subagent has not begun by then is taken to have come to nothing."""
+
+
+@dataclass(slots=True)
+class Subagent:
+    """One that was wanted, or runs."""
+
+    kind: str
+    at: float
+    """When it was granted, in seconds since the boot."""
+    call: str = ""
+    agent: str = ""
+    """Empty until it begins."""
+    lease: int = 0
+    """0: it rides on the session's own slot."""
+    asked_at: float = 0.0
+
+    @property
+    def rides(self) -> bool:
+        return self.lease == 0
+
+
+@dataclass(slots=True)
+class SessionRecord:
+    """What is known of a session between two of its hooks."""
+
+    runtime: str
+    pool: str
+    project: str
+    name: str
+    lease: int
+    asked_at: float
+    slots: int = 1
+    owned: bool = True
+    """The lease is of our making; else it is that of the ``exec`` or the factory around the session."""
+    subagents: list[Subagent] = field(default_factory=list)
+
+    def may_ride(self, *, by_session: bool, foreground: bool) -> bool:
+        riding = sum(subagent.rides for subagent in self.subagents)
+        return by_session and foreground and riding < self.slots
+
+    def add(self, subagent: Subagent) -> None:
+        self.subagents = [*self.subagents[-(MOST - 1) :], subagent]
+
+    def begin(self, agent: str, kind: str) -> Subagent | None:
+        """The subagent that begins under this id; None: none was wanted."""
+        known = next((each for each in self.subagents if each.agent == agent), None)
+        if known is not None:
+            return known
+        waiting = [each for each in self.subagents if not each.agent]
+        same = [each for each in waiting if each.kind == kind]
+        found = next(iter(same or waiting), None)
+        if found is not None:
+            found.agent, found.kind = agent, kind
+        return found
+
+    def end(self, agent: str) -> Subagent | None:
+        """The subagent that ended."""
+        return self._take(next((each for each in self.subagents if each.agent == agent), None))
+
+    def refuse(self, call: str) -> Subagent | None:
+        """The one that was wanted by this call and did not begin."""
+        found = (each for each in self.subagents if each.call == call and not each.agent)
+        return self._take(next(found, None))
+
+    def forget_unbegun(self, now: float) -> list[Subagent]:
+        """Those whose subagent never began."""
+        over = [each for each in self.subagents if not each.agent and now - each.at > BEGIN_S]
+        self.subagents = [each for each in self.subagents if each not in over]
+        return over
+
+    def _take(self, subagent: Subagent | None) -> Subagent | None:
+        if subagent is not None:
+            self.subagents = [each for each in self.subagents if each is not subagent]
+        return subagent
+
+
+def dump_record(record: SessionRecord) -> dict[str, Any]:
+    return asdict(record)
+
+
+def parse_record(said: dict[str, Any]) -> SessionRecord:
+    """Raises KeyError, TypeError or ValueError for what is not one."""
+    subagents = [Subagent(**each) for each in said["subagents"]]
+    return SessionRecord(**{**said, "subagents": subagents})
