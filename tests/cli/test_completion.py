@@ -6,12 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from flyball.cli.commands.completion import SHELLS
-from flyball.cli.main import VERBS, build_parser, load_verb, verb_parser
+from flyball.cli.commands.installation.completion import SHELLS
+from flyball.cli.main import build_parser, load_verb, verb_parser
+from flyball.cli.verbs import FOLDERS, GROUPS
 from tests.cli.kit import Cli
 
 
@@ -19,7 +21,7 @@ from tests.cli.kit import Cli
 def test_a_script_knows_every_verb_and_the_arguments_of_its_actions(cli: Cli, shell: str) -> None:
     result = cli("completion", shell)
     assert result.code == 0
-    for word in (*VERBS, "trial-clean", "memory-floor", "no-wait"):
+    for word in (*FOLDERS, "trial-clean", "memory-floor", "no-wait"):
         assert word in result.out, word
 
 
@@ -89,7 +91,7 @@ def test_json_wraps_the_script(cli: Cli) -> None:
     assert "flyball" in cli("completion", "zsh", "--json").json["script"]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", FOLDERS)
 def test_every_verb_has_help_with_an_example_and_json(cli: Cli, verb: str) -> None:
     result = cli(verb, "--help")
     assert result.code == 0
@@ -97,7 +99,7 @@ def test_every_verb_has_help_with_an_example_and_json(cli: Cli, verb: str) -> No
     assert f"flyball {verb}" in result.out.partition("example:")[2]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", FOLDERS)
 def test_the_examples_of_every_verb_can_be_read(verb: str) -> None:
     lines = [line for line in load_verb(verb).EXAMPLE.splitlines() if line.startswith("flyball ")]
     assert lines
@@ -122,8 +124,28 @@ def test_the_short_tree_imports_no_verb() -> None:
         "print([m for m in sys.modules if m.startswith(('flyball.cli.', 'rich', 'shtab', 'msgspec'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['flyball.cli.parser', 'flyball.cli.main']"
+    assert done.stdout.strip() == "['flyball.cli.parser', 'flyball.cli.verbs', 'flyball.cli.main']"
 
 
 def test_the_whole_tree_builds() -> None:
     assert build_parser(whole=True).prog == "flyball"
+
+
+def test_the_help_lists_every_verb_once_under_the_title_of_its_group(cli: Cli) -> None:
+    text = cli("--help").out
+    listed = re.findall(r"^  ([a-z]+) ", text.partition("example:")[0], re.MULTILINE)
+    titles = re.findall(r"^([a-z].*):$", text, re.MULTILINE)
+    assert [each for each in titles if each not in ("options", "example")] == [
+        group.title for group in GROUPS
+    ]
+    assert listed == [verb for group in GROUPS for verb in group.verbs]
+    assert len(set(listed)) == len(listed)
+
+
+def test_every_file_of_the_commands_is_a_verb_of_its_group_or_part_of_one() -> None:
+    commands = Path(str(files("flyball.cli.commands")))
+    found = {(path.parent.name, path.stem.rstrip("_")) for path in commands.glob("*/[!_]*.py")}
+    verbs = {(group.folder, verb) for group in GROUPS for verb in group.verbs}
+    assert verbs <= found
+    # `flyball task why` is long enough for a file of its own.
+    assert found - verbs == {("projects", "task_why")}

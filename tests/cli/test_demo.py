@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.cli.commands import demo
+from flyball.cli.commands.installation import demo
 from flyball.cli.main import main
 from flyball.cli.shared import demo as demo_screen
 from flyball.cli.ui.render import plain, plain_words

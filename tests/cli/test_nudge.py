@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from flyball.cli.commands.nudge import LONGEST_CHARS, delivery
+from flyball.cli.commands.factory.nudge import delivery
+from flyball.cli.shared.run_requests import LONGEST_CHARS
 from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import State, TaskRunState
 from flyball.factory.project_view import TaskLookup

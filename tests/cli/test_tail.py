@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.cli.commands.tail import seek_lines
+from flyball.cli.commands.factory.tail import seek_lines
 from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from flyball.host.process import me

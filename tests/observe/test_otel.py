@@ -121,7 +121,7 @@ def test_none_exports_nothing() -> None:
 def test_nobody_asks_nothing_is_imported() -> None:
     assert not is_wanted({"PATH": "/bin", "OTEL_SERVICE_NAME": "x"})
     code = (
-        "import sys, flyball.service.app, flyball.service.server, flyball.cli.commands.serve; "
+        "import sys, flyball.service.app, flyball.service.server, flyball.cli.commands.service.serve; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

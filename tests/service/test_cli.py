@@ -110,7 +110,7 @@ def test_a_state_that_cannot_be_read_is_said_before_anything_is_served(cli: Cli)
 
 
 def test_serve_asks_for_its_extra(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flyball.cli.commands.serve.find_spec", lambda name: None)
+    monkeypatch.setattr("flyball.cli.commands.service.serve.find_spec", lambda name: None)
     result = cli("serve", "--port", "0")
     assert result.code == 2
     assert extra_command("serve") in result.err
@@ -119,7 +119,7 @@ def test_serve_asks_for_its_extra(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
 def test_telemetry_that_is_asked_for_and_missing_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
     monkeypatch.setattr(
-        "flyball.cli.commands.serve.find_spec", lambda name: None if "opentele" in name else object()
+        "flyball.cli.commands.service.serve.find_spec", lambda name: None if "opentele" in name else object()
     )
     result = cli("serve", "--port", "0")
     assert result.code == 2
@@ -127,14 +127,14 @@ def test_telemetry_that_is_asked_for_and_missing_is_said(cli: Cli, monkeypatch: 
 
 
 def test_the_board_needs_no_extra_and_no_state(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flyball.cli.commands.serve.find_spec", lambda name: None)
+    monkeypatch.setattr("flyball.cli.commands.service.serve.find_spec", lambda name: None)
     assert json.loads(cli("serve", "--grafana").out)["title"] == "flyball"
     assert not cli.home.exists()
 
 
 def test_tokens_need_nothing_of_the_server() -> None:
     code = (
-        "import sys, flyball.cli.commands.token, flyball.cli.commands.serve; "
+        "import sys, flyball.cli.commands.service.token, flyball.cli.commands.service.serve; "
         "print([name for name in sys.modules if name in ('litestar', 'uvicorn', 'asyncio')])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,49 +19,9 @@ from typing import Protocol, cast
 
 from flyball import __version__
 from flyball.cli.parser import Parser
+from flyball.cli.verbs import FOLDERS, GROUPS
 from flyball.errors import AgentError, FlyballError, InvariantError, RefusedError, StoreError, UsageError
 from flyball.host import exit_status
-
-VERBS = {
-    "exec": "run a command under a slot",
-    "env": "lead a command's model calls through the gateway, a slot for each call",
-    "gateway": "run, show or stop the loopback gateway",
-    "hooks": "count the sessions that you start yourself, and their subagents",
-    "run": "turn ready tasks into merged code",
-    "board": "show what a run is doing, or how the last one left things",
-    "tail": "show what a task's agent prints",
-    "nudge": "give a task's agent a message",
-    "merge": "land a task's finished work",
-    "pr": "open pull requests, and see what became of them",
-    "land": "land a pull request that people approved",
-    "review": "have a pull request reviewed by an agent, and show what it says",
-    "stop": "pause a run, or one task of it; everything is kept",
-    "drain": "let a run finish what it does and start nothing more",
-    "resize": "change how many agents a run has at once",
-    "gc": "remove worktrees, branches and run folders that are not needed any more",
-    "metrics": "summarise results: pace, cost, waste, waits",
-    "status": "show every pool: who runs, who waits, and why",
-    "why": "say in words why a task or process runs or waits",
-    "pool": "set, show, reset, remove or import a pool",
-    "lease": "list the leases of every pool, or drop one whose holder is gone",
-    "machine": "set or show the limits over all pools",
-    "quota": "show or set what an account may spend in its windows",
-    "init": "make a repository a project: show every file it would write, and write it",
-    "project": "add, list, show or remove the projects of this machine",
-    "audit": "show who changed projects, accounts and quotas, and when API keys were spent from",
-    "account": "say whose account agents may use, and check who is logged in",
-    "task": "add, list and show tasks, see which could start now, and why one does not run",
-    "persona": "list, show and install what agents are told to be",
-    "validate": "check flyball.toml and the tasks without running anything",
-    "classify": "judge from its output how an agent's run ended",
-    "doctor": "find what is wrong with the state, and fix it",
-    "demo": "many agents against a provider that answers 429, with and without the governor",
-    "simulate": "try settings against providers with hidden limits, in simulated time",
-    "serve": "the state over HTTP: a web page, an API, metrics",
-    "token": "add, list or remove the tokens of flyball serve",
-    "batch": "send prompts that need no repository, slow and cheap, with a key of their own",
-    "completion": "print a completion script for your shell",
-}
 
 ELSEWHERE = {"top": "status --watch", "watch": "status --watch", "ps": "status", "list": "status"}
 """Words that people try first, for what another verb does."""
@@ -133,11 +93,11 @@ def _run(words: list[str]) -> int:
     verb = next((word for word in words if not word.startswith("-")), None)
     if "FLYBALL_GUARD" in os.environ:
         _refuse_agents(words)
-    if verb in VERBS and words[0] == verb:
+    if verb in FOLDERS and words[0] == verb:
         module = load_verb(verb)
         parser = verb_parser(verb, module)
         return module.run(parser.parse_args(words[1:]))
-    if verb in VERBS and words[0] not in ("-h", "--help", "-V", "--version"):
+    if verb in FOLDERS and words[0] not in ("-h", "--help", "-V", "--version"):
         raise UsageError(f"options come after the verb: flyball {verb} {words[0]}")
     if verb in ELSEWHERE:
         raise UsageError(f"there is no verb {verb!r}; try: flyball {ELSEWHERE[verb]}")
@@ -158,7 +118,8 @@ def load_verb(name: str) -> Verb:
     # What is loaded here is never garbage, and looking for it would cost a tenth of the start.
     gc.disable()
     try:
-        return cast(Verb, import_module(f"flyball.cli.commands.{name.replace('exec', 'exec_')}"))
+        module = "exec_" if name == "exec" else name
+        return cast(Verb, import_module(f"flyball.cli.commands.{FOLDERS[name]}.{module}"))
     finally:
         gc.freeze()
         gc.enable()
@@ -201,21 +162,43 @@ def verb_parser(name: str, module: Verb) -> argparse.ArgumentParser:
     return parser
 
 
+class VerbsParser(Parser):
+    """Its help lists the verbs by group; argparse knows one list only."""
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for group in GROUPS:
+            formatter.start_section(group.title)
+            formatter.add_arguments(
+                argparse.Action([], name, help=summary, metavar=name) for name, summary in group.verbs.items()
+            )
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments(action for action in self._actions if action.option_strings)
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
 def build_parser(*, whole: bool = False) -> argparse.ArgumentParser:
     """The list of verbs, for ``--help``; the ``whole`` tree imports every verb, for completion scripts."""
-    parser = Parser(
+    parser = VerbsParser(
         prog="flyball",
         description="Run as many agents as your limits really allow, no more and no fewer.",
-        epilog='example:\n  flyball exec -- claude -p "fix the tests"',
+        epilog="flyball VERB --help tells more of one, with examples.\n\n"
+        'example:\n  flyball exec -- claude -p "fix the tests"',
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("-V", "--version", action="version", version=f"flyball {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
-    for name, summary in VERBS.items():
-        verb = verbs.add_parser(name, help=summary, add_help=whole, allow_abbrev=False)
-        if whole:
-            load_verb(name).add_arguments(verb)
+    verbs = parser.add_subparsers(metavar="VERB", dest="verb")
+    for group in GROUPS:
+        for name, summary in group.verbs.items():
+            verb = verbs.add_parser(name, help=summary, add_help=whole, allow_abbrev=False)
+            if whole:
+                load_verb(name).add_arguments(verb)
     return parser
 
 

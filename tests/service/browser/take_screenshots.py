@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flyball.cli.commands.demo import SPEEDUP, TEAMS, faster_settings
+from flyball.cli.commands.installation.demo import SPEEDUP, TEAMS, faster_settings
 from flyball.governor.governor import Governor
 from flyball.service.tokens import Scope
 from flyball.sim.demo.trial_run import Setup, TrialRun

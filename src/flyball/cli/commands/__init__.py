@@ -1,1 +1,1 @@
-"""One file per verb, named after it."""
+"""A folder per group of verbs, as ``flyball --help`` shows them; one file per verb, named after it."""

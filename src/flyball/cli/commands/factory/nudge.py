@@ -7,9 +7,9 @@ ending the agent and starting it again with its session. When that will be is sa
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
+from flyball.cli.shared.run_requests import read_message
 from flyball.cli.ui.render import print_json, say
 from flyball.cli.ui.units import command
 from flyball.core.tasks.task import TaskStatus
@@ -24,8 +24,6 @@ agent and resumes its session with the message at once. Without a run the messag
 EXAMPLE = """flyball nudge t-14 "use the old endpoint"
 flyball nudge t-14 --now - < message.md"""
 
-LONGEST_CHARS = 100_000
-"""Every agent that reads it pays for it."""
 _AT_NEXT_START = "it goes out with the prompt when its agent starts"
 
 
@@ -53,25 +51,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         say(words)
     return 0
-
-
-def read_message(text: str) -> str:
-    """What a person has to say to an agent, from the command line or from stdin."""
-    message = text
-    if text == "-":
-        try:
-            message = sys.stdin.buffer.read().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            words = f"what came on stdin is not UTF-8 (byte {error.start}); nothing was sent"
-            raise UsageError(words) from error
-    if not message.strip():
-        raise UsageError("the message is empty; say something, or - to read it from stdin")
-    if len(message) > LONGEST_CHARS:
-        raise UsageError(
-            f"the message has {len(message)} characters, at most {LONGEST_CHARS}; put it into a file of the "
-            "repository and name that"
-        )
-    return message
 
 
 def _check_alive(known: TaskLookup) -> None:

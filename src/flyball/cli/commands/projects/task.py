@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from flyball.cli.commands.nudge import read_message
 from flyball.cli.parser import add_action
-from flyball.cli.shared.run_requests import NOT_YET
+from flyball.cli.shared.run_requests import NOT_YET, read_message
 from flyball.cli.ui.render import print_json, say, show
 from flyball.cli.ui.tasks import list_screen, ready_screen, record, show_screen, type_way_out, waiting_record
 from flyball.cli.ui.units import command, count
@@ -132,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(root)
     if args.action == "why":
         # The engine is a lot to import, and the others do without.
-        from flyball.cli.commands.task_why import why
+        from flyball.cli.commands.projects.task_why import why
 
         return why(args)
     if args.action in ("close", "reject"):

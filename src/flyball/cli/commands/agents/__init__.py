@@ -1,0 +1,1 @@
+"""Verbs that run agents and model calls under a slot. One file each."""

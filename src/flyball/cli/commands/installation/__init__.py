@@ -1,0 +1,1 @@
+"""Verbs that try flyball out, check it, and set it up. One file each."""

@@ -1,0 +1,1 @@
+"""Verbs that show pools and set their limits. One file each."""

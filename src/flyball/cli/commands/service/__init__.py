@@ -1,0 +1,1 @@
+"""Verbs of ``flyball serve``. One file each."""
