@@ -28,8 +28,10 @@ FLYBALL = [sys.executable, "-m", "flyball"]
 
 
 class Bench:
-    def __init__(self, folder: Path, script: str, capacity: str) -> None:
-        self.folder = folder
+    """``counts``: what the agents' pools count. With ``agents`` what they print is all that is known."""
+
+    def __init__(self, folder: Path, script: str, capacity: str, *, counts: str = "agents") -> None:
+        self.folder, self.counts = folder, counts
         self.door = threading.Event()
         self.closes_after: int | None = None
         """The door closes behind that many requests."""
@@ -66,6 +68,8 @@ class Bench:
 
     def environment(self, agent: Agent, *, retries: int = 0) -> dict[str, str]:
         """A home of its own for an agent, the way to our provider, and one flyball for all."""
+        if self._homes == 0 and self.counts != "auto":
+            self.flyball("pool", "set", agent.pool, "--counts", self.counts)
         self._homes += 1
         place = self.folder / f"{agent.name}-{self._homes}"
         env = environment(agent, place, self.provider.url, retries=retries)
@@ -106,6 +110,7 @@ class Bench:
     def close(self) -> None:
         """Nothing that was started is left, whatever it started itself."""
         self.door.set()
+        self.flyball("gateway", "stop")
         for process in self._started:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -49,8 +49,8 @@ def bench_of(tmp_path: Path) -> Iterator[Benches]:
     """Makes the bench of a test, by the provider's script and capacity."""
     with ExitStack() as stack:
 
-        def make(script: str = "", *, capacity: str = "8") -> Bench:
-            bench = Bench(tmp_path, script, capacity)
+        def make(script: str = "", *, capacity: str = "8", counts: str = "agents") -> Bench:
+            bench = Bench(tmp_path, script, capacity, counts=counts)
             stack.enter_context(bench.provider)
             stack.callback(bench.close)
             return bench

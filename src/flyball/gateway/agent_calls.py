@@ -1,8 +1,8 @@
 """An agent whose calls take the slots, instead of the agent as long as it lives.
 
-``open_agent_calls`` decides it from the pool's ``counts`` setting and from what is known of the agent, and
-starts the gateway if that is needed. ``exec`` and the factory launch such an agent with a slot of the agents'
-pool and the change that leads its calls through the gateway.
+``choose_counting`` decides it from the pool's ``counts`` setting and from what is known of the agent, and
+changes nothing; ``open_agent_calls`` also starts the gateway if that is needed. ``exec`` and the factory
+launch such an agent with a slot of the agents' pool and the change that leads its calls through the gateway.
 """
 
 from __future__ import annotations
@@ -48,6 +48,17 @@ class NotCounted:
     """A person wanted the calls counted."""
 
 
+def choose_counting(
+    counts: Counting, *, runtime: str, argv: Sequence[str], env: Mapping[str, str], folder: Path | None = None
+) -> AgentRoute | NotCounted:
+    """How to lead its calls through the gateway, where they are to be counted and can be."""
+    asked_for = counts is Counting.CALLS
+    if counts is Counting.AGENTS:
+        return NotCounted("the pool counts agents", asked_for)
+    route = find_route(runtime, argv, env, folder=folder)
+    return NotCounted(route.value, asked_for) if isinstance(route, NoRoute) else route
+
+
 def open_agent_calls(
     governor: Governor,
     pool: str,
@@ -59,12 +70,9 @@ def open_agent_calls(
 ) -> AgentCalls | NotCounted:
     """``pool``: where it would hold a slot by itself. Raises StoreError where the state cannot be read."""
     counts = Counting(internals(governor).named_settings(pool).get("counts", Counting.AUTO.value))
-    asked_for = counts is Counting.CALLS
-    if counts is Counting.AGENTS:
-        return NotCounted("the pool counts agents", asked_for)
-    route = find_route(runtime, argv, env, folder=folder)
-    if isinstance(route, NoRoute):
-        return NotCounted(route.value, asked_for)
+    route = choose_counting(counts, runtime=runtime, argv=argv, env=env, folder=folder)
+    if isinstance(route, NotCounted):
+        return route
     try:
         gateway = ensure_gateway()
     except (OSError, StoreError) as error:

@@ -119,6 +119,9 @@ def _gemini(_argv: Sequence[str], env: Mapping[str, str], _folder: Path) -> Agen
 # -- codex --------------------------------------------------------------------------------------------------
 
 
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
 def _codex(argv: Sequence[str], env: Mapping[str, str], _folder: Path) -> AgentRoute | NoRoute:
     if any(_decides_provider(word) for word in argv):
         return NoRoute.SETTINGS
@@ -131,8 +134,9 @@ def _codex(argv: Sequence[str], env: Mapping[str, str], _folder: Path) -> AgentR
     if terms is not None:
         if not env.get(terms.get("env_key", "")) or not terms.get("base_url"):
             return NoRoute.NO_KEY
-        key = f"model_providers.{json.dumps(provider)}.base_url"
-        return _by_option(key, terms["base_url"])
+        if not _BARE_KEY.fullmatch(provider):
+            return NoRoute.SETTINGS  # codex takes the dots and quotes of -c for something else
+        return _by_option(f"model_providers.{provider}.base_url", terms["base_url"])
     if provider != "openai":
         return NoRoute.SETTINGS
     kept = _read_json(home / "auth.json")

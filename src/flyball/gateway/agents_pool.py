@@ -18,15 +18,14 @@ _GIB = 1024**3
 _FEWEST, _MOST = 4, 32
 
 
-def agents_pool(governor: Governor) -> str:
+def agents_pool(address: str) -> str:
     """The pool of this machine's agents: on a state that many machines share, it has the machine's name."""
-    address = internals(governor).address
     return f"{AGENTS_POOL}:{host_name()}" if on_server(address) else AGENTS_POOL
 
 
 def ensure_agents_pool(governor: Governor) -> str:
     """The pool's name; it is made with its first use."""
-    pool = agents_pool(governor)
+    pool = agents_pool(internals(governor).address)
     if not internals(governor).named_settings(pool):
         governor.set_pool(pool, cap=default_cap(total_bytes()), adaptive=False)
     return pool

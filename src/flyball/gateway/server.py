@@ -55,6 +55,8 @@ class GatewayServer:
         server = await loop.create_server(
             lambda: ClientConnection(self._handle, self._connections), sock=place, backlog=_BACKLOG
         )
+        with contextlib.suppress(StoreError):
+            await asyncio.to_thread(self._governor.reap)  # the calls of one that was killed
         with contextlib.suppress(asyncio.CancelledError):
             while not self.stopped.is_set() and not self._is_idle():
                 with contextlib.suppress(StoreError):
@@ -70,7 +72,8 @@ class GatewayServer:
         """What calls need to know of the pools, and whether agents live whose calls come here: one that works
         for long without a call has no connection to us, and what started it may be gone."""
         self._families.refresh()
-        holders = internals(self._governor).store.holders(agents_pool(self._governor))
+        state = internals(self._governor)
+        holders = state.store.holders(agents_pool(state.address))
         self._agents_live = any(here(holder) and alive(holder) for holder in holders)
 
     def _is_idle(self) -> bool:

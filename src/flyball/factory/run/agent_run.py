@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -31,7 +31,7 @@ from pathlib import Path
 
 from flyball.core.budget.limits import Refusal
 from flyball.core.pool.model import Holder, Outcome
-from flyball.core.signals import End
+from flyball.core.signals import End, Signal
 from flyball.core.tasks.model_routing import Route
 from flyball.core.tasks.next_step import Action, Decision, after_limit
 from flyball.core.tasks.task import Task
@@ -53,8 +53,8 @@ from flyball.governor.internals import internals
 from flyball.governor.launch.supervised_child import exit_code
 from flyball.governor.launch.supervisor import STDERR, STDOUT
 from flyball.governor.lease import Lease, note_answer
-from flyball.runtimes.outcome import report_ending, report_signal
-from flyball.runtimes.port import Assignment, Ending
+from flyball.runtimes.outcome import outcome_of, report_ending, report_signal
+from flyball.runtimes.port import Assignment, Ending, Progress
 from flyball.runtimes.registry import COMMAND, TELLING
 
 _GIT_COMMANDS = tuple(f"git {verb}" for verb in ("status", "diff", "log", "add", "commit", "rebase"))
@@ -263,8 +263,12 @@ class AgentRuns:
             ),
         }
         branch = f"{BRANCHES}{self.task.id}"
+        argv: Sequence[str] = launch.argv
+        if self._counts_calls(lease):
+            name = self._ask(job).name
+            argv, env = launcher.lead_calls(argv, env, folder=told.tree, project=project.id, name=name)
         fenced = await run_in_thread(
-            launcher.guards.guard, launch.argv, env, tree=told.tree, branch=branch, folder=folder
+            launcher.guards.guard, argv, env, tree=told.tree, branch=branch, folder=folder
         )
         if fenced.mended:
             launcher.note(f"guards had been changed and were put right: {', '.join(fenced.mended)}")
@@ -342,7 +346,7 @@ class AgentRuns:
             self.launcher.runtime.reader(),
             watch=self.launcher.watch,
             ceilings=limits,
-            tell=partial(report_signal, lease, note_answer=note_answer),
+            tell=self._tell(lease),
             session=self._record_session if job.is_attempt else lambda _: None,
             changed=self.changed,
             started=self.slot.since if found_again else time.time(),
@@ -358,11 +362,25 @@ class AgentRuns:
         self._write_summary(process.folder, job.label, ending)
         return Completed(ending, process.folder)
 
+    def _counts_calls(self, lease: Lease) -> bool:
+        """The agent's calls take the provider's slots, and the gateway tells their pool of what was
+        answered; the agent holds one of the machine's agents."""
+        calls = self.launcher.calls
+        return calls is not None and lease.pool == calls.pool
+
+    def _tell(self, lease: Lease) -> Callable[[Signal, Progress], None]:
+        if self._counts_calls(lease):
+            return lambda _signal, _progress: None
+        return partial(report_signal, lease, note_answer=note_answer)
+
     async def _release(self, lease: Lease, ending: Ending) -> None:
         self.budget.record_reports(ending.progress.windows)
-        outcome = report_ending(
-            lease, ending, read=self.launcher.runtime.name != COMMAND, note_answer=note_answer
-        )
+        if self._counts_calls(lease):
+            outcome = outcome_of(ending.end)
+        else:
+            outcome = report_ending(
+                lease, ending, read=self.launcher.runtime.name != COMMAND, note_answer=note_answer
+            )
         words = f"{ending.end.value}: {ending.reason}" if ending.reason else ending.end.value
         await self.launcher.governor.release_async(lease, outcome, words=words)
 
@@ -402,7 +420,7 @@ class AgentRuns:
                 lease = await run_in_thread(
                     internals(self.launcher.governor).take_over,
                     slot.holder.pid,
-                    self._ask(job),
+                    replace(self._ask(job), pool=slot.pool or self.launcher.pool),
                     slot.claim_id,
                 )
             except UsageError:

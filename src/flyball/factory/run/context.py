@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flyball.core.budget.limits import BudgetAction, budget_action
@@ -44,14 +44,18 @@ from flyball.factory.landing.rebase import LandingWorktree, Rebaser
 from flyball.factory.landing.user_checkout import UserCheckout
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.run.options import RunOptions
-from flyball.factory.run.policy import RunPolicy, pool_for
+from flyball.factory.run.policy import RunPolicy, agent_command, pool_for
 from flyball.factory.run.waiting import RunSlots
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import state_folder
 from flyball.factory.tasks.port import TaskSource
 from flyball.factory.tasks.registry import open_source
+from flyball.gateway.agent_calls import AgentCalls, open_agent_calls
+from flyball.gateway.agent_route import NoRoute, find_route
+from flyball.gateway.presence import Presence
 from flyball.governor.governor import Governor
 from flyball.governor.state_url import home
+from flyball.runtimes.launch_arguments import with_options
 from flyball.runtimes.port import Runtime
 from flyball.runtimes.registry import load
 
@@ -133,6 +137,9 @@ class AgentLauncher:
 
     governor: Governor
     pool: str
+    """Where each agent holds a slot."""
+    calls: AgentCalls | None
+    """How the calls of its agents are counted one by one; None: the agents are."""
     runtime: Runtime
     account: Account
     guards: GuardedLauncher
@@ -140,6 +147,8 @@ class AgentLauncher:
     stagger_s: float
     note: Callable[[str], None] = lambda _: None
     """Called with what the user should know."""
+    presence: Presence | None = None
+    """The gateway stays, or comes back, as long as the run goes on."""
     _started_at: float = 0.0
 
     async def wait_turn(self) -> None:
@@ -149,11 +158,40 @@ class AgentLauncher:
             await asyncio.sleep(wait_s)
         self._started_at = loop.time()
 
+    def lead_calls(
+        self, argv: Sequence[str], env: Mapping[str, str], *, folder: Path, project: str, name: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """The launch of one agent with its calls led through the gateway, where they are counted. What its
+        environment or its settings say may differ from those of the run: then they are not, and a note
+        says so."""
+        if self.calls is None:
+            return list(argv), dict(env)
+        route = find_route(self.runtime.name, argv, env, folder=folder)
+        if isinstance(route, NoRoute):
+            self.note(f"{name}: its calls are not counted: {route.value}")
+            return list(argv), dict(env)
+        change = replace(self.calls, route=route).change(project=project, name=name)
+        return with_options(argv, change.options), {**env, **change.variables}
+
 
 def open_launcher(config: ProjectConfig, project: ProjectState, account: Account) -> AgentLauncher:
+    governor = Governor()
+    counted = open_agent_calls(
+        governor,
+        pool_for(config),
+        runtime=config.agent.runtime,
+        argv=agent_command(config),
+        env=account.environment({}),
+        folder=project.root,
+    )
+    calls = counted if isinstance(counted, AgentCalls) else None
+    presence = calls.presence() if calls is not None else None
+    if presence is not None:
+        presence.watch()
     return AgentLauncher(
-        governor=Governor(),
-        pool=pool_for(config),
+        governor=governor,
+        pool=calls.pool if calls is not None else pool_for(config),
+        calls=calls,
         runtime=load(config.agent.runtime),
         account=account,
         guards=GuardedLauncher(
@@ -166,6 +204,7 @@ def open_launcher(config: ProjectConfig, project: ProjectState, account: Account
         ),
         watch=ProcessWatch(),
         stagger_s=config.run.stagger_s,
+        presence=presence,
     )
 
 
@@ -242,6 +281,8 @@ class RunContext:
     budget: BudgetGuard
 
     def close(self) -> None:
+        if self.launcher.presence is not None:
+            self.launcher.presence.close()
         self.launcher.watch.close()
         self.project.ledger.close()
         self.launcher.governor.close()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flyball.core.budget.limits import BudgetAction
+from flyball.core.pool.settings import Counting, PoolChanges
 from flyball.core.tasks.labels import AUTO, PR
 from flyball.core.tasks.readiness import TaskIndex
 from flyball.core.tasks.task import TaskStatus
@@ -37,11 +38,13 @@ from flyball.factory.run.choice import (
     room_beside,
 )
 from flyball.factory.run.options import RunOptions, RunRequest
-from flyball.factory.run.policy import RunPolicy, pool_for
+from flyball.factory.run.policy import RunPolicy, agent_command, pool_for
 from flyball.factory.run.task_view import landed_tasks
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
 from flyball.factory.tasks.registry import open_source
+from flyball.gateway.agent_calls import NotCounted, choose_counting
+from flyball.gateway.agents_pool import agents_pool
 from flyball.governor.state_url import home, open_reader, resolve
 
 _NAMED = 5
@@ -135,7 +138,7 @@ class _Planner:
         under_way = [*resumed, *(item.task.id for item in choice.items)]
         return DryRun(
             project=config.project.id,
-            pool=pool_for(config),
+            pool=self._pool(),
             mode=self._request.mode,
             width=width,
             resumes=resumed,
@@ -193,6 +196,21 @@ class _Planner:
                 monitor.refresh_now()
             budget.standings = monitor.standings
         return budget
+
+    # -- where agents hold a slot ---------------------------------------------------------------------------
+
+    def _pool(self) -> str:
+        config, pool = self._config, pool_for(self._config)
+        with closing(open_reader(resolve())) as reader:
+            named = next((seen.named for seen in reader.snapshot().pools if seen.name == pool), PoolChanges())
+        counted = choose_counting(
+            Counting(named.get("counts", Counting.AUTO.value)),
+            runtime=config.agent.runtime,
+            argv=agent_command(config),
+            env=open_account(config, home()).environment({}),
+            folder=self._root,
+        )
+        return pool if isinstance(counted, NotCounted) else agents_pool(resolve())
 
     # -- where it would land --------------------------------------------------------------------------------
 

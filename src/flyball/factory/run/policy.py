@@ -81,3 +81,9 @@ def pool_for(config: ProjectConfig) -> str:
     agent = config.agent
     models: Mapping[str, list[str]] = {"opencode": ["--model", agent.model]} if agent.model else {}
     return agent.pool or pool_of([agent.runtime, *models.get(agent.runtime, [])], agent.runtime)
+
+
+def agent_command(config: ProjectConfig) -> list[str]:
+    """The command line of the project's agents, as far as it is the same for all of them."""
+    agent = config.agent
+    return [*(agent.command or (agent.runtime,)), *agent.args]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from flyball.core.signals import SignalKind
-from flyball.sim.provider.tool_calls import next_call
+from flyball.sim.provider.tool_calls import next_calls
 
 ANSWER = "Done."
 DEFAULT_TOKENS = 50
@@ -130,39 +130,48 @@ class Anthropic:
         return answer_tokens(body.get("max_tokens"))
 
     def answer(self, body: Mapping[str, object], *, number: int) -> ProviderReply:
-        call = next_call(body)
-        block: Mapping[str, object] = {"type": "text", "text": ANSWER}
-        if call is not None:
-            block = {
+        blocks: list[Mapping[str, object]] = [
+            {
                 "type": "tool_use",
-                "id": f"toolu_fake{number:06d}",
+                "id": f"toolu_fake{number:06d}{f'_{at}' if at else ''}",
                 "name": call.tool,
                 "input": call.given,
             }
+            for at, call in enumerate(next_calls(body))
+        ]
+        reason = "tool_use" if blocks else "end_turn"
+        blocks = blocks or [{"type": "text", "text": ANSWER}]
         message: dict[str, object] = {
             "id": f"msg_fake{number:06d}",
             "type": "message",
             "role": "assistant",
             "model": str(body.get("model", "fake-model")),
-            "content": [block],
-            "stop_reason": "end_turn" if call is None else "tool_use",
+            "content": blocks,
+            "stop_reason": reason,
             "stop_sequence": None,
             "usage": {"input_tokens": 200, "output_tokens": self.tokens(body)},
         }
-        events = self._events(message, block) if body.get("stream") is True else ()
+        events = self._events(message, blocks) if body.get("stream") is True else ()
         return ProviderReply(200, message, {"request-id": _request_id(number)}, events)
 
-    def _events(self, message: Mapping[str, object], block: Mapping[str, object]) -> tuple[bytes, ...]:
-        begun: Mapping[str, object] = {**block, "text": ""}
-        delta: Mapping[str, object] = {"type": "text_delta", "text": ANSWER}
-        if block["type"] == "tool_use":
-            begun = {**block, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+    def _events(
+        self, message: Mapping[str, object], blocks: Sequence[Mapping[str, object]]
+    ) -> tuple[bytes, ...]:
+        content: list[Mapping[str, object]] = []
+        for index, block in enumerate(blocks):
+            begun: Mapping[str, object] = {**block, "text": ""}
+            delta: Mapping[str, object] = {"type": "text_delta", "text": ANSWER}
+            if block["type"] == "tool_use":
+                begun = {**block, "input": {}}
+                delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+            content += [
+                {"type": "content_block_start", "index": index, "content_block": begun},
+                {"type": "content_block_delta", "index": index, "delta": delta},
+                {"type": "content_block_stop", "index": index},
+            ]
         return typed_events(
             {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
-            {"type": "content_block_start", "index": 0, "content_block": begun},
-            {"type": "content_block_delta", "index": 0, "delta": delta},
-            {"type": "content_block_stop", "index": 0},
+            *content,
             {
                 "type": "message_delta",
                 "delta": {"stop_reason": message["stop_reason"], "stop_sequence": None},

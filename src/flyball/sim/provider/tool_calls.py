@@ -4,11 +4,13 @@
     errand: run git log --oneline
     errand: delegate general-purpose = Say that you are done.
     errand: delegate and wait Explore = Say that you are done.
+    errand: delegate 8 general-purpose = Say that you are done.
 
 A subagent works beside its session, or its session waits for it.
 
 Each such line of the latest prompt that has any is one action. The model makes one tool call for each, in
-order, and then says that it is done. Nothing is remembered between two requests: the tool results that
+order, and then says that it is done. Several subagents of one line are calls of one answer; where an API takes
+one call at a time, they are started one after the other. Nothing is remembered between two requests: the tool results that
 follow the prompt say how far it has come. So any number of agents can be served at once, each by what its
 own prompt asks for, and a session that is resumed goes on where it stopped.
 
@@ -21,10 +23,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 _ACTION = re.compile(
     r"^errand: (?:write (?P<path>\S+) = (?P<text>.*)|run (?P<command>.+)"
-    r"|delegate (?P<wait>and wait )?(?P<kind>\S+) = (?P<prompt>.+))$",
+    r"|delegate (?P<count>\d+ )?(?P<wait>and wait )?(?P<kind>\S+) = (?P<prompt>.+))$",
     re.MULTILINE,
 )
 _RESULTS = ("tool_result", "function_call_output", "custom_tool_call_output")
@@ -54,11 +57,13 @@ class PromptAction:
     """Of a subagent."""
     prompt: str = ""
     wait: bool = False
+    count: int = 1
 
-    def call(self, offered: frozenset[str]) -> ToolCall | None:
-        """The call of the first known tool that is offered; None if there is none for this action."""
+    def calls(self, offered: frozenset[str]) -> list[ToolCall]:
+        """Calls of the first known tool that is offered; none if there is none for this action."""
         tools = _RUNNING if self.command else _DELEGATING if self.prompt else _WRITING
-        return next((ToolCall(name, given(self)) for name, given in tools.items() if name in offered), None)
+        found = (ToolCall(name, given(self)) for name, given in tools.items() if name in offered)
+        return list(islice(found, 1)) * self.count
 
 
 Given = Callable[[PromptAction], Mapping[str, object] | str]
@@ -94,11 +99,16 @@ _DELEGATING: Mapping[str, Given] = {
 
 
 def next_call(body: Mapping[str, object]) -> ToolCall | None:
-    """The next tool call; None: nothing is left to do. An action that no offered tool can do is skipped.
+    """The next tool call, for an API that takes one at a time; None: nothing is left to do.
 
     >>> next_call({"messages": [{"role": "user", "content": "errand: run ls"}], "tools": [{"name": "bash"}]})
     ToolCall(tool='bash', given={'command': 'ls'})
     """
+    return next(iter(next_calls(body)), None)
+
+
+def next_calls(body: Mapping[str, object]) -> list[ToolCall]:
+    """The next tool calls of one answer. An action that no offered tool can do is skipped."""
     todo: list[PromptAction] = []
     results: set[str] = set()
     for said in _conversation(body):
@@ -113,13 +123,19 @@ def next_call(body: Mapping[str, object]) -> ToolCall | None:
                 match["kind"] or "",
                 match["prompt"] or "",
                 wait=bool(match["wait"]),
+                count=int(match["count"] or 1),
             )
             for match in _ACTION.finditer(said)
         ]:
             todo, results = found, set()
     offered = frozenset(_tool_names(body))
-    calls = [call for action in todo if (call := action.call(offered)) is not None]
-    return calls[len(results)] if len(results) < len(calls) else None
+    done = len(results)
+    for action in todo:
+        calls = action.calls(offered)
+        if done < len(calls):
+            return calls[done:]
+        done -= len(calls)
+    return []
 
 
 def _match_star(path: str, prompt: str) -> str:
