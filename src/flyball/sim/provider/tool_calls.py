@@ -9,10 +9,10 @@
 A subagent works beside its session, or its session waits for it.
 
 Each such line of the latest prompt that has any is one action. The model makes one tool call for each, in
-order, and then says that it is done. Several subagents of one line are calls of one answer; where an API takes
-one call at a time, they are started one after the other. Nothing is remembered between two requests: the tool results that
-follow the prompt say how far it has come. So any number of agents can be served at once, each by what its
-own prompt asks for, and a session that is resumed goes on where it stopped.
+order, and then says that it is done. Several subagents of one line are calls of one answer; where an API
+takes one call at a time, they are started one after the other. Nothing is remembered between two requests:
+the tool results that follow the prompt say how far it has come. So any number of agents can be served at
+once, each by what its own prompt asks for, and a session that is resumed goes on where it stopped.
 
 A write makes a new file with one line in it; most agents refuse to write over a file that they have not read.
 A path with a star in it stands for the path that the prompt names like that.
