@@ -15,7 +15,8 @@ from typing import Any
 from flyball.cli.ui.pool_settings import value_words
 from flyball.core.pool.control.port import TUNING
 from flyball.core.pool.control.registry import load_controller
-from flyball.core.pool.settings import CONTROLLERS, PROFILES, SETTING_GROUPS, Setting, resolve_pool
+from flyball.core.pool.setting_table import SETTING_GROUPS, Setting, resolve_pool
+from flyball.core.pool.settings import CONTROLLERS, PROFILES
 from flyball.core.share_lease.timing import BEATS_PER_TTL, timing_for
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "pool-settings.md"

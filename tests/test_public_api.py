@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import flyball
 from tests.public_signatures import signatures, types_in
@@ -31,6 +33,21 @@ def test_every_public_name_can_be_imported() -> None:
 def test_importing_flyball_imports_nothing_else_of_it() -> None:
     code = "import sys, flyball; print([m for m in sys.modules if m.startswith('flyball.')])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "[]"
+
+
+def test_a_first_slot_starts_without_what_it_does_not_need(tmp_path: Path) -> None:
+    code = (
+        "import sys, flyball\n"
+        "with flyball.slot(): print([m for m in ('subprocess', 'locale', 'asyncio') if m in sys.modules])"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "FLYBALL_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert printed.stdout.strip() == "[]"
 
 

@@ -10,7 +10,8 @@ from typing import get_type_hints
 import pytest
 
 from flyball import Governor, Share, ShareStats
-from flyball.core.pool.settings import SETTINGS, PoolChanges
+from flyball.core.pool.setting_table import SETTINGS
+from flyball.core.pool.settings import PoolChanges
 from flyball.governor import inherited_lease
 from flyball.governor.state_url import SERVERS, resolve
 from flyball.host.process import HOST_VARIABLE

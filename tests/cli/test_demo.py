@@ -15,7 +15,7 @@ from flyball.cli.commands.installation import demo
 from flyball.cli.main import main
 from flyball.cli.shared import demo as demo_screen
 from flyball.cli.ui.render import plain, plain_words
-from flyball.core.pool.settings import resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
 from flyball.errors import UsageError
 from flyball.sim.demo.score import Sample, ScoreRow, Standing, TrialScore
 from flyball.sim.demo.worker import Team

@@ -12,7 +12,7 @@ from flyball.core.pool.model import PoolCounts, ProjectUse
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
 from flyball.stores.operations import StoreOperations
-from flyball.stores.port import CountMismatch
+from flyball.stores.recount import CountMismatch
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from flyball.core.pool.control.aimd import on_throttle
 from flyball.core.pool.learned import CapEvent, CapState, CooldownState
 from flyball.core.pool.model import Limits, Phase
-from flyball.core.pool.settings import PoolChanges, PoolSettings, ShareRule, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import PoolChanges, PoolSettings, ShareRule
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -8,7 +8,8 @@ from dataclasses import replace
 from flyball.core.pool.control.default_measured import REJECT_TIMES, MeasuredController
 from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for
 from flyball.core.pool.learned import CapEvent, CapState, MeasuredState
-from flyball.core.pool.settings import PoolSettings, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import PoolSettings
 from flyball.core.signals import Signal, SignalKind
 from tests.core.kit import T0
 

@@ -469,7 +469,8 @@ def test_the_readers_are_not_imported_for_a_plain_command(home: Path) -> None:
     code = (
         "import sys; from flyball.cli.main import main\n"
         "try: main(['exec', '--', 'true'])\n"
-        "finally: print([m for m in ('msgspec', 'asyncio', 'rich', 'flyball.cli.shared.agent_exec') "
+        "finally: print([m for m in ('msgspec', 'asyncio', 'rich', 'flyball.cli.shared.agent_exec', "
+        "'locale', 'subprocess', 'flyball.core.pool.setting_table', 'flyball.stores.snapshot') "
         "if m in sys.modules])"
     )
     subprocess.run([*EXEC, "--", "true"], check=True)

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from flyball.host.process import run_apart
+from flyball.host.child_process import run_apart
 
 STORM = """
 import os, signal, subprocess, sys
-from flyball.host.process import start_apart
+from flyball.host.child_process import start_apart
 
 signal.signal(signal.SIGINT, lambda *_: None)
 nagging = subprocess.Popen(

@@ -19,7 +19,8 @@ from random import Random
 from typing import cast
 
 from flyball.core.pool.local_pool import CallStart, LocalPool
-from flyball.core.pool.settings import PoolChanges, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import PoolChanges
 from flyball.core.share_lease import holder
 from flyball.core.share_lease.holder import HolderState
 from flyball.core.share_lease.renewal import Renewal, Reply

@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from flyball.core.pool.settings import resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
 from flyball.sim.simulator import shapes
 from flyball.sim.simulator.held_out import EVERY_SCENARIO, HELD_OUT
 from flyball.sim.simulator.jobs import Mix, jobs

@@ -10,7 +10,7 @@ from hypothesis.stateful import invariant
 
 from flyball.core.pool.model import Phase
 from flyball.core.pool.settings import MachineSettings
-from flyball.stores.port import PoolSnapshot
+from flyball.stores.snapshot import PoolSnapshot
 from flyball.testing import Scene, make_memory
 from flyball.testing.store_checks.snapshots import expect_balanced
 from tests.stores.traces import Told, Trace

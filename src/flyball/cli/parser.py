@@ -14,6 +14,10 @@ from typing import Any, NoReturn
 
 from flyball.errors import UsageError
 
+# What argparse says is read below, so it has to stay English. And where it looks for a translation it loads
+# the names of all locales: 0.36 MB in each exec that waits.
+vars(argparse).update(_=str, ngettext=lambda one, many, count: one if count == 1 else many)
+
 _UNKNOWN = "unrecognized arguments: "
 _CHOICES_LISTED = 12
 """More choices than this are left to --help."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from flyball.errors import StoreError
     from flyball.governor.governor import Governor
     from flyball.governor.heartbeat import Heartbeat
-    from flyball.stores.port import CountMismatch, Demand
+    from flyball.stores.port import Demand
+    from flyball.stores.recount import CountMismatch
     from flyball.wake.mailbox import Box
 
 

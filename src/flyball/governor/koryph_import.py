@@ -19,7 +19,8 @@ from flyball.core.pool.breaker import BreakerState
 from flyball.core.pool.learned import CapState, CooldownState
 from flyball.core.pool.model import Phase
 from flyball.core.pool.plan import LearnedState
-from flyball.core.pool.settings import DEFAULT_POOL, PoolChanges, PoolSettings, check_name, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import DEFAULT_POOL, PoolChanges, PoolSettings, check_name
 from flyball.errors import UsageError
 
 DEFAULT_CAP = 8

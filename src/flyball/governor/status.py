@@ -22,7 +22,7 @@ from flyball.core.share_lease.renewal import ShareLease, is_expired
 from flyball.core.share_lease.timing import ShareTiming
 from flyball.governor.acquisition import HEARD_S
 from flyball.host.process import alive, here, stands_still
-from flyball.stores.port import PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
+from flyball.stores.snapshot import PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
 
 SILENT_S = HEARD_S
 """A host beats once a second. One that says nothing for so long is shown as silent, no more than that."""

@@ -3,8 +3,6 @@
 A pid alone proves nothing: pids are recycled, and mean different things in different pid namespaces
 and after a reboot. A ``Holder`` names all of it. A zombie is dead: it runs nothing any more, once its last
 thread has ended.
-
-Starting a program that Ctrl-C at our terminal does not reach.
 """
 
 from __future__ import annotations
@@ -12,11 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -240,45 +235,3 @@ class DeathWatch:
             for fd in self.fds:
                 os.close(fd)
         self.fds, self._kqueue = [], None
-
-
-def start_apart(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-    """Start it in a session of its own. It has SIGINT blocked, and so have those it starts.
-
-    A new session alone is not enough: a Ctrl-C between the fork and the new session would end the program.
-    """
-    with _held_back():
-        return subprocess.Popen(list(argv), start_new_session=True, **how)
-
-
-def run_apart(
-    argv: Sequence[str],
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    stdin: bytes | None = None,
-    timeout_s: float,
-    pass_fds: Sequence[int] = (),
-) -> subprocess.CompletedProcess[bytes]:
-    """Run it to its end and keep what it printed. ``subprocess.TimeoutExpired`` where that takes too long."""
-    pipe = subprocess.PIPE
-    given = subprocess.DEVNULL if stdin is None else pipe
-    with start_apart(
-        argv, cwd=cwd, env=env, stdin=given, stdout=pipe, stderr=pipe, pass_fds=pass_fds
-    ) as process:
-        try:
-            out, err = process.communicate(stdin, timeout_s)
-        except BaseException:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
-
-
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Ctrl-C waits; a program that starts meanwhile never hears of it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -23,7 +23,8 @@ from litestar.types import ASGIApp
 
 from flyball import __version__
 from flyball.client.retry_policy import Policy
-from flyball.core.pool import settings
+from flyball.core.pool.setting_table import SETTINGS
+from flyball.core.pool.settings import PoolChanges
 from flyball.governor import status
 from flyball.service import admission, problems, timeline
 from flyball.service import schemas as bodies
@@ -39,12 +40,12 @@ from flyball.service.static import page_routes
 from flyball.service.tokens import Scope
 
 _MODULES = (status, bodies, timeline, problems)
-_HELP = {name: setting.help for name, setting in settings.SETTINGS.items()}
+_HELP = {name: setting.help for name, setting in SETTINGS.items()}
 
 
 def describe(schemas: dict[str, Any]) -> None:
     """Add what is known to the properties of OpenAPI schemas."""
-    known = {PoolSettingsBody.__name__: _HELP, settings.PoolChanges.__name__: _HELP}
+    known = {PoolSettingsBody.__name__: _HELP, PoolChanges.__name__: _HELP}
     for module in _MODULES:
         known.update(_classes(module, known))
     for name, schema in schemas.items():

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flyball.core.pool.settings import PoolChanges, merge_changes
+from flyball.core.pool.setting_table import merge_changes
+from flyball.core.pool.settings import PoolChanges
 from flyball.core.suggestions import did_you_mean, nearest
 from flyball.errors import StoreError
 from flyball.governor.internals import internals

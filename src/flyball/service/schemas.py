@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
-from flyball.core.pool.settings import NAME_LIMIT, SETTINGS, PoolChanges, Setting, check_name
+from flyball.core.pool.setting_table import SETTINGS, Setting
+from flyball.core.pool.settings import NAME_LIMIT, PoolChanges, check_name
 from flyball.core.suggestions import did_you_mean, nearest
 from flyball.errors import UsageError
 from flyball.governor.status import PoolStatus
 from flyball.service.problems import ProblemError
 from flyball.service.timeline import FactView
-from flyball.stores.port import PoolSnapshot
+from flyball.stores.snapshot import PoolSnapshot
 
 ENCODED_SLASH = "\x1f"
 """Stands for a slash inside a name while a path is taken apart (middleware.py); no name contains it."""

@@ -24,7 +24,8 @@ from flyball.governor.internals import internals
 from flyball.governor.state_url import open_reader, path_of
 from flyball.governor.status import PoolStatus, Status, status_from
 from flyball.stores.memory import MemoryStore
-from flyball.stores.port import PoolSnapshot, Store
+from flyball.stores.port import Store
+from flyball.stores.snapshot import PoolSnapshot
 
 FACTS_SEEN = 500
 """How many of the newest facts a look reads: more than happen between two looks."""

@@ -18,7 +18,6 @@ from flyball.core.pool.settings import (
     PoolChanges,
     PoolSettings,
     check_name,
-    merge_changes,
     merge_machine,
 )
 from flyball.core.pool.token_quota import Quota
@@ -31,7 +30,7 @@ from flyball.stores.rows import Rows
 from flyball.stores.transaction import Transactions, merge_effects, operation
 
 if TYPE_CHECKING:
-    from flyball.stores.port import CountMismatch
+    from flyball.stores.recount import CountMismatch
 
 
 class AdminOperations(Transactions):
@@ -44,6 +43,8 @@ class AdminOperations(Transactions):
     def _set_pool(
         self, pool: str, changes: PoolChanges, learned: planning.LearnedState | None
     ) -> AfterCommit:
+        from flyball.core.pool.setting_table import merge_changes
+
         check_name("pool", pool)
         with self._write() as rows:
             carried = self._carry(rows)

@@ -30,7 +30,7 @@ from flyball.core.pool.model import (
 )
 from flyball.core.pool.plan import LearnedState
 from flyball.core.pool.rate_window import Window
-from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings, ShareRule, resolve_pool
+from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings, ShareRule
 from flyball.core.share_lease.renewal import CallCounts, ShareBudget, ShareLease
 from flyball.errors import StoreUnreadableError
 from flyball.stores.port import Demand
@@ -53,6 +53,10 @@ def load_changes(text: str) -> PoolChanges:
 @lru_cache(maxsize=64)
 def load_settings(text: str) -> PoolSettings:
     """The resolved settings for stored changes; cached because every plan asks."""
+    if text == NOTHING_NAMED:
+        return PoolSettings()
+    from flyball.core.pool.setting_table import resolve_pool
+
     return resolve_pool(load_changes(text))
 
 

@@ -44,7 +44,7 @@ from flyball.stores.transaction import merge_effects, operation
 
 if TYPE_CHECKING:
     from flyball.core.share_lease.renewal import Renewal, Reply
-    from flyball.stores.port import Snapshot
+    from flyball.stores.snapshot import Snapshot
 
 
 NOT_EXTENDED = "it was not extended in time"

@@ -7,7 +7,7 @@ claim. Without the time it is about whichever claim has the id now.
 Every operation is one atomic step. It returns what has to happen *after* it: which waiters to wake and what
 to tell observers. A store wakes no waiter itself and looks at no process; it is told which died.
 
-The records that ``snapshot`` returns are at the end.
+What ``snapshot`` and the counting return stands with what makes it (snapshot.py, recount.py).
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome, Phase
+from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome
 from flyball.core.pool.plan import LearnedState
-from flyball.core.pool.rate_window import Window
-from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings
+from flyball.core.pool.settings import MachineSettings, PoolChanges
 from flyball.core.pool.verdict import Verdict
-from flyball.core.share_lease.renewal import ShareLease
 
 if TYPE_CHECKING:
     from flyball.core.pool.plan import LearnedState
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
     from flyball.core.pool.verdict import Verdict
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Bucket, Signal
+    from flyball.stores.recount import CountMismatch
+    from flyball.stores.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,69 +236,3 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close files and connections."""
-
-
-@dataclass(frozen=True, slots=True)
-class CountMismatch:
-    """A kept count that differs from the claims themselves. ``project`` is empty for the pool's own."""
-
-    pool: str
-    project: str
-    what: str
-    kept: int
-    found: int
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingAsk:
-    claim: Claim
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectUsage:
-    name: str
-    in_use: int
-    waiting: int
-    weight: float
-    maximum: int | None
-    fair_share: int
-    demanding: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolSnapshot:
-    """One pool as it would be judged right now. Taking it changes nothing."""
-
-    name: str
-    named: PoolChanges
-    """The settings a person named; ``settings`` is what they resolve to."""
-    settings: PoolSettings
-    memory: LearnedState
-    cap: int
-    ceiling: int
-    in_use: int
-    waiting: int
-    phase: Phase
-    closed_until: float | None
-    trial: str
-    trial_since: float | None
-    next_grant_at: float
-    hold_mean_s: float
-    windows: tuple[Window, ...]
-    leases: tuple[Claim, ...]
-    resting: tuple[Claim, ...]
-    asks: tuple[WaitingAsk, ...]
-    projects: tuple[ProjectUsage, ...]
-    demands: tuple[Demand, ...]
-    shares: tuple[ShareLease, ...] = ()
-    learning_until: float = float("-inf")
-    """Until then share leases do not grow: the store may have forgotten some."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    now: float
-    pools: tuple[PoolSnapshot, ...]
-    machine: MachineSettings
-    resources_in_use: Mapping[str, int]

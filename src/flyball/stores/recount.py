@@ -9,8 +9,18 @@ from dataclasses import dataclass, replace
 
 from flyball.core.pool.model import PoolCounts, ProjectUse
 from flyball.core.share_lease.renewal import ShareBudget
-from flyball.stores.port import CountMismatch
 from flyball.stores.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class CountMismatch:
+    """A kept count that differs from the claims themselves. ``project`` is empty for the pool's own."""
+
+    pool: str
+    project: str
+    what: str
+    kept: int
+    found: int
 
 
 @dataclass(frozen=True, slots=True)

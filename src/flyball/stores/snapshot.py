@@ -6,18 +6,77 @@ It works on read-only rows: a stale plan is shown as it would be, and stays stal
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from flyball.core.pool import fairness
 from flyball.core.pool.model import Candidate, Claim, Phase
-from flyball.core.pool.settings import ShareRule
-from flyball.core.pool.verdict import VerdictKind
+from flyball.core.pool.plan import LearnedState
+from flyball.core.pool.rate_window import Window
+from flyball.core.pool.settings import MachineSettings, PoolChanges, PoolSettings, ShareRule
+from flyball.core.pool.verdict import Verdict, VerdictKind
+from flyball.core.share_lease.renewal import ShareLease
 from flyball.stores import codec, verdicts
 from flyball.stores.pool_session import Environment, PoolSession, candidate, resources_in_use
-from flyball.stores.port import PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
+from flyball.stores.port import Demand
 from flyball.stores.rows import Rows
 
 ASKS_SHOWN = 200
 """A line may be thousands long; people and programs look at its front."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingAsk:
+    claim: Claim
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectUsage:
+    name: str
+    in_use: int
+    waiting: int
+    weight: float
+    maximum: int | None
+    fair_share: int
+    demanding: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSnapshot:
+    """One pool as it would be judged right now. Taking it changes nothing."""
+
+    name: str
+    named: PoolChanges
+    """The settings a person named; ``settings`` is what they resolve to."""
+    settings: PoolSettings
+    memory: LearnedState
+    cap: int
+    ceiling: int
+    in_use: int
+    waiting: int
+    phase: Phase
+    closed_until: float | None
+    trial: str
+    trial_since: float | None
+    next_grant_at: float
+    hold_mean_s: float
+    windows: tuple[Window, ...]
+    leases: tuple[Claim, ...]
+    resting: tuple[Claim, ...]
+    asks: tuple[WaitingAsk, ...]
+    projects: tuple[ProjectUsage, ...]
+    demands: tuple[Demand, ...]
+    shares: tuple[ShareLease, ...] = ()
+    learning_until: float = float("-inf")
+    """Until then share leases do not grow: the store may have forgotten some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    now: float
+    pools: tuple[PoolSnapshot, ...]
+    machine: MachineSettings
+    resources_in_use: Mapping[str, int]
 
 
 def take_snapshot(rows: Rows, world: Environment) -> Snapshot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.model import Phase
-from flyball.core.pool.settings import resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
 from flyball.core.signals import Signal, SignalKind
 from tests.core.kit import T0
 

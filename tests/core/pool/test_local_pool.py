@@ -16,7 +16,8 @@ from flyball.core.pool.control.port import SignalContext, UsageSample
 from flyball.core.pool.learned import CapEvent, CapState
 from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.model import Phase
-from flyball.core.pool.settings import CONTROLLERS, PoolChanges, PoolSettings, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import CONTROLLERS, PoolChanges, PoolSettings
 from flyball.core.signals import Bucket, Signal, SignalKind
 from tests.core.kit import T0
 

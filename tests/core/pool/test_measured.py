@@ -9,7 +9,7 @@ import pytest
 from flyball.core.pool.control.default_measured import BLIPS_MOST, DEEPER, OVERLOADS_TO_TRIP, PAUSE
 from flyball.core.pool.learned import CapEvent, CapState
 from flyball.core.pool.local_pool import LocalPool
-from flyball.core.pool.settings import resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
 from flyball.core.signals import SignalKind
 from tests.core.kit import T0
 from tests.core.measuring import (

@@ -14,7 +14,8 @@ from flyball.core.pool.control.default_measured import FALLS_TO_TRIP, INTERVAL_M
 from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for
 from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState
 from flyball.core.pool.plan import LearnedState
-from flyball.core.pool.settings import PoolSettings, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import PoolSettings
 from flyball.core.signals import Signal, SignalKind
 from flyball.stores.codec import dump, load_memory
 from tests.core.kit import T0

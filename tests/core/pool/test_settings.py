@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flyball.core.pool.setting_table import SETTINGS, merge_changes, resolve_pool
 from flyball.core.pool.settings import (
     NAME_LIMIT,
     PROFILES,
-    SETTINGS,
     Growth,
     MachineSettings,
     PoolChanges,
@@ -21,9 +21,7 @@ from flyball.core.pool.settings import (
     ShareRule,
     check_machine,
     check_name,
-    merge_changes,
     merge_machine,
-    resolve_pool,
 )
 from flyball.errors import UsageError
 from tests.cases import every
@@ -36,6 +34,10 @@ def test_out_of_the_box_a_pool_has_eight_slots_and_room_to_sixteen() -> None:
         *("mixed", 8, 1, 16),
         *(120.0, 300.0),
     )
+
+
+def test_settings_of_which_none_was_named_are_the_defaults_without_the_table() -> None:
+    assert resolve_pool({}) == PoolSettings()
 
 
 def test_the_agents_profile_has_the_constants_of_the_seed() -> None:

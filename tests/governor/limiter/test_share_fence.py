@@ -10,7 +10,7 @@ import pytest
 
 from flyball import RefusedError, WaitTimeoutError
 from flyball.core.pool.local_pool import LocalPool
-from flyball.core.pool.settings import resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
 from flyball.governor.limiter.limiter import SlotMethods
 from flyball.governor.share.share import ShareLimiter
 from tests.governor.people import Person

@@ -23,7 +23,8 @@ from flyball.core.pool.verdict import span_words
 from flyball.governor.acquisition import lives
 from flyball.governor.status import PoolStatus, ShareStatus, Status
 from flyball.host.process import alive
-from flyball.stores.port import CountMismatch, Demand, HolderCensus
+from flyball.stores.port import Demand, HolderCensus
+from flyball.stores.recount import CountMismatch
 
 PINNED_S = 1800.0
 AHEAD_S = 5.0

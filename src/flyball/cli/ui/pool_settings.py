@@ -14,15 +14,8 @@ from flyball.cli.ui.units import counted, duration, key_limit, key_pattern, key_
 from flyball.core.pool.control.port import TUNING, cap_for
 from flyball.core.pool.control.registry import controller_for, load_controller
 from flyball.core.pool.plan import first_memory
-from flyball.core.pool.settings import (
-    CONTROLLERS,
-    PROFILES,
-    SETTINGS,
-    PoolChanges,
-    PoolSettings,
-    Setting,
-    resolve_pool,
-)
+from flyball.core.pool.setting_table import SETTINGS, Setting, resolve_pool
+from flyball.core.pool.settings import CONTROLLERS, PROFILES, PoolChanges, PoolSettings
 from flyball.core.pool.verdict import span_words
 from flyball.core.provider.rate_limit_headers import COUNTED
 from flyball.core.suggestions import did_you_mean

@@ -21,7 +21,7 @@ import msgspec
 from flyball.core.budget.usage_windows import Spend, UsageItem
 from flyball.core.durations import moment_s, number
 from flyball.factory.budget.port import CONFIG_DIR, KEPT_S, UsageUnknown
-from flyball.host.process import start_apart
+from flyball.host.child_process import start_apart
 
 TIMEOUT_S = 15.0
 _LARGEST_BYTES = 64 << 20

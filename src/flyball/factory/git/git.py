@@ -26,8 +26,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from flyball.errors import GitError, StoreFullError
+from flyball.host.child_process import run_apart
 from flyball.host.lock_file import LongLock
-from flyball.host.process import run_apart
 
 TIMEOUT_S = 300.0
 OWN = tuple(

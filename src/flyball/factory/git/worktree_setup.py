@@ -22,7 +22,7 @@ from pathlib import Path
 from flyball.errors import GitError, UsageError
 from flyball.factory.git.repository import Repository
 from flyball.factory.state.run_folders import STATE
-from flyball.host.process import run_apart
+from flyball.host.child_process import run_apart
 
 _FOLDER = "prepared"
 _NAMES = frozenset(

@@ -17,7 +17,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from flyball.errors import SourceError
-from flyball.host.process import start_apart
+from flyball.host.child_process import start_apart
 
 _GRACE_S = 5.0
 """What a program gets to finish what it writes when we are interrupted."""

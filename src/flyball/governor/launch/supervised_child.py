@@ -20,7 +20,8 @@ from pathlib import Path
 from flyball.errors import AgentError
 from flyball.governor.launch import supervisor
 from flyball.governor.launch.supervisor import REFUSED, STARTED, STATUS, STDERR, STDOUT
-from flyball.host.process import identify, start_apart
+from flyball.host.child_process import start_apart
+from flyball.host.process import identify
 
 _SCRIPT = str(Path(supervisor.__file__))
 

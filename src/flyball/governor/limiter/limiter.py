@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.model import Fact
 from flyball.core.pool.rate_window import Cost
-from flyball.core.pool.settings import PoolChanges, PoolSettings, check_name, merge_changes, resolve_pool
+from flyball.core.pool.setting_table import merge_changes, resolve_pool
+from flyball.core.pool.settings import PoolChanges, PoolSettings, check_name
 from flyball.errors import UsageError
 from flyball.governor.limiter.admission_queue import AdmissionQueue
 from flyball.governor.limiter.call_slot import CallSlot, PendingCallSlot

@@ -30,7 +30,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
-from flyball.core.pool.settings import PoolChanges, check_name, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import PoolChanges, check_name
 from flyball.core.pool.verdict import Reason, Verdict
 from flyball.core.share_lease.holder import HolderState, OnOutage
 from flyball.core.share_lease.renewal import CallCounts

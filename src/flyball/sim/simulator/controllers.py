@@ -11,7 +11,8 @@ from functools import partial
 from typing import cast
 
 from flyball.core.pool.local_pool import CallStart, LocalPool
-from flyball.core.pool.settings import CONTROLLERS, PoolChanges, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import CONTROLLERS, PoolChanges
 from flyball.core.signals import Signal
 from flyball.sim.simulator import rivals
 from flyball.sim.simulator.engine import CallPolicy

@@ -63,8 +63,9 @@ from flyball.stores.transaction import merge_effects
 if TYPE_CHECKING:
     from flyball.core.pool.plan import LearnedState
     from flyball.core.share_lease.renewal import Renewal, Reply
-    from flyball.stores.port import CountMismatch, Store
+    from flyball.stores.port import Store
     from flyball.stores.postgres.notifications import NotificationListener
+    from flyball.stores.recount import CountMismatch
 
 
 R = TypeVar("R")

@@ -142,7 +142,9 @@ if TYPE_CHECKING:
 
     from flyball.core.pool.plan import LearnedState
     from flyball.core.share_lease.renewal import Renewal, Reply
-    from flyball.stores.port import CountMismatch, Snapshot, Store
+    from flyball.stores.port import Store
+    from flyball.stores.recount import CountMismatch
+    from flyball.stores.snapshot import Snapshot
 
     class Terms(TypedDict, total=False):
         server_time: bool

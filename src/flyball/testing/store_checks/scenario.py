@@ -14,7 +14,8 @@ from flyball.core.pool.model import Ask, Claim, Holder, Outcome
 from flyball.core.pool.settings import DEMAND_TTL_S
 from flyball.core.pool.verdict import Reason, Verdict
 from flyball.core.signals import Bucket, Signal, SignalKind
-from flyball.stores.port import AfterCommit, PoolSnapshot, Release, Store
+from flyball.stores.port import AfterCommit, Release, Store
+from flyball.stores.snapshot import PoolSnapshot
 from flyball.testing.world import FakeWorld
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from flyball.core.pool.settings import PoolChanges, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import PoolChanges
 from flyball.core.pool.verdict import Reason
 from flyball.core.share_lease.holder import HolderState, leave, limit, receive, send
 from flyball.core.share_lease.renewal import CallCounts, Renewal, Reply

@@ -6,7 +6,7 @@ from random import Random
 
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.verdict import VerdictKind
-from flyball.stores.port import Snapshot
+from flyball.stores.snapshot import Snapshot
 from flyball.testing.store_checks.scenario import Scene, expect, expect_equal, store_check
 
 

@@ -23,7 +23,8 @@ from typing import NoReturn
 from flyball.cli.shared import demo as screen
 from flyball.cli.ui.render import BLANK, Block, Line, allow_any_name, print_json, show
 from flyball.cli.ui.units import duration, whole
-from flyball.core.pool.settings import PoolChanges, resolve_pool
+from flyball.core.pool.setting_table import resolve_pool
+from flyball.core.pool.settings import PoolChanges
 from flyball.errors import UsageError
 from flyball.sim.demo.score import Standing, TrialScore, score
 from flyball.sim.demo.trial_run import Setup, TrialRun

@@ -27,7 +27,8 @@ from flyball.cli.ui.render import (
     show,
 )
 from flyball.cli.ui.units import whole
-from flyball.core.pool.settings import SETTINGS, PoolChanges, resolve_pool
+from flyball.core.pool.setting_table import SETTINGS, resolve_pool
+from flyball.core.pool.settings import PoolChanges
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
 from flyball.sim.simulator.compare import ScenarioResult, compare, cores

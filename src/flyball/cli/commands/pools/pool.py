@@ -27,14 +27,8 @@ from flyball.cli.ui.render import BLANK, Block, print_json, say, show
 from flyball.cli.ui.units import size_words
 from flyball.core.pool.control.port import cap_for
 from flyball.core.pool.model import Phase
-from flyball.core.pool.settings import (
-    DEFAULT_POOL,
-    SETTING_GROUPS,
-    MachineChanges,
-    MachineSettings,
-    PoolChanges,
-    check_name,
-)
+from flyball.core.pool.setting_table import SETTING_GROUPS
+from flyball.core.pool.settings import DEFAULT_POOL, MachineChanges, MachineSettings, PoolChanges, check_name
 from flyball.core.pool.verdict import span_words
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
