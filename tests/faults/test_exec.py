@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import select
 import signal
 import sqlite3
 import subprocess
@@ -276,59 +275,6 @@ def test_the_wrapper_stops_with_its_command_and_continues_it(
     until(lambda: _state(command) in "SR", "the command to go on")
     wrapper.terminate()
     assert wrapper.wait(timeout=60) == -signal.SIGTERM
-
-
-class Terminal:
-    """An interactive bash in a terminal of its own."""
-
-    def __init__(self) -> None:
-        self.pid, self.file = pty.fork()
-        if self.pid == 0:
-            os.environ["PS1"] = "$ "
-            os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
-        self.seen = b""
-
-    def type(self, text: str) -> None:
-        os.write(self.file, text.encode())
-
-    def read_until(self, text: str) -> None:
-        """Read on until the text was shown; all that was shown before is behind us."""
-        end = time.monotonic() + 30
-        while text.encode() not in self.seen:
-            assert time.monotonic() < end, f"{text!r} was never shown: {self.seen.decode()!r}"
-            if select.select([self.file], [], [], 0.1)[0]:
-                self.seen += os.read(self.file, 4096)
-        self.seen = self.seen.partition(text.encode())[2]
-
-    def close(self) -> None:
-        os.close(self.file)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-
-
-@pytest.mark.parametrize("options", ["", "--runtime claude"])
-def test_ctrl_z_stops_and_fg_continues_the_command_and_its_wrapper_every_time(
-    home: Path, options: str
-) -> None:
-    cap_of(1)
-    shell = Terminal()
-    try:
-        shell.type(f"{' '.join(EXEC)} {options} -- cat\n")
-        until(lambda: any(_name(lease.pid) == "cat" for lease in pool().leases), "the command to run")
-        lease = pool().leases[0]
-        both = (lease.pid, lease.launcher_pid)
-        shell.seen = b""
-        for turn in range(10):
-            until(lambda: os.tcgetpgrp(shell.file) == os.getpgid(lease.pid), "the job to have the terminal")
-            shell.type(f"word-{turn}\n")
-            shell.read_until(f"word-{turn}\r\nword-{turn}\r\n")
-            shell.type("\x1a")
-            until(lambda: [_state(pid) for pid in both] == ["T", "T"], "both to stop")
-            until(lambda: os.tcgetpgrp(shell.file) == shell.pid, "the shell to have the terminal")
-            shell.type("fg\n")
-        until(lambda: [_state(pid) for pid in both] == ["S", "S"], "both to go on")
-    finally:
-        shell.close()
 
 
 def test_replace_becomes_the_command_and_the_lease_ends_with_it(

@@ -109,15 +109,16 @@ class AgentRun:
             if self.presence is not None:
                 self.presence.watch()
             # From here on an error of ours leaves the lease to the child, and its output in the folder.
-            # What reads the output is loaded beside the child: the output waits in the folder's files.
-            reader = self.load().reader()
-            if folder is None:
-                status = child.wait()
-            else:
-                feeds = {OUT: reader.feed, ERR: reader.feed_stderr}
-                looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
-                status = follow(child, folder.tails(looks))
-                folder.remove()
+            with child.followed():
+                # What reads the output is loaded beside the child: the output waits in the folder's files.
+                reader = self.load().reader()
+                if folder is None:
+                    status = child.wait()
+                else:
+                    feeds = {OUT: reader.feed, ERR: reader.feed_stderr}
+                    looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
+                    status = follow(child, folder.tails(looks))
+                    folder.remove()
         ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
         if self.change is None:
             outcome = report_ending(lease, ending, read=folder is not None, note_answer=note_answer)

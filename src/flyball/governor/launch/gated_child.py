@@ -12,7 +12,12 @@ Its output may go to files instead of the launcher's own (``output_files.py``): 
 command and what it writes, so a launcher that dies breaks none.
 
 While the command runs the launcher is transparent: the terminal's signals reach the command by themselves,
-TERM, HUP and CONT are passed on, a stop is followed, and the launcher ends the way the command ended.
+TERM and HUP are passed on, a stop is followed, and the launcher ends the way the command ended.
+
+The launcher stops when its command has stopped, and never before: Ctrl-Z is the command's to answer. So a
+shell, which sees the launcher alone, continues both only when both stand. The launcher continues the command
+only where it is still in the stop that was followed: it was then continued alone. A command that the shell
+has continued, and that a second Ctrl-Z has stopped again, is in another stop, and is left in it.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -31,8 +36,10 @@ from flyball.governor.launch.supervisor import NOT_STARTED, exec_behind_gate, re
 from flyball.host.process import is_stopped
 
 NOT_RUNNABLE, NOT_FOUND = 126, 127
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class GatedChild:
@@ -45,6 +52,7 @@ class GatedChild:
         self, argv: Sequence[str], env: Mapping[str, str], *, redirect: Mapping[int, int] | None = None
     ) -> None:
         self._program = argv[0]
+        self._stopping = False
         gate, self._gate = os.pipe()
         failure, self._failure = os.pipe()
         self.pid = os.fork()
@@ -77,29 +85,75 @@ class GatedChild:
 
     def wait(self) -> int:
         """Wait for the command, stopping and continuing with it; its wait status."""
-        while True:
-            status = self._wait_once(os.WUNTRACED)
-            if status is not None:
-                return status
+        with self.followed():
+            while True:
+                status = self._wait_once(0)
+                if status is not None:
+                    return status
 
     def poll(self) -> int | None:
-        """The wait status of a command that has ended, without waiting for it; stops and continues too."""
-        return self._wait_once(os.WUNTRACED | os.WNOHANG)
+        """The wait status of a command that has ended, without waiting for it.
+
+        Within ``followed`` it stops and continues with the command too.
+        """
+        return self._wait_once(os.WNOHANG)
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """While in the block, a stop of the command is ours, and Ctrl-Z is the command's alone.
+
+        Not before the gate is open: a command that was stopped behind its gate needs us to stop too.
+        """
+        with _handling(
+            {signal.SIGTSTP: _leave_to_command, signal.SIGCONT: self._continue_what_stopped_with_us}
+        ):
+            yield
 
     def _wait_once(self, options: int) -> int | None:
-        pid, status = os.waitpid(self.pid, options)
-        if pid == 0:
-            return None
-        if not os.WIFSTOPPED(status):
-            return status
-        # The command was stopped: stop with it, and when continued, continue it. Ctrl-Z stops us both: then
-        # we may get to this report only after the shell has continued us, and it is out of date.
-        if not is_stopped(self.pid):
-            return None
-        os.kill(os.getpid(), signal.SIGSTOP)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGCONT)
-        return None
+        pid, status = os.waitpid(self.pid, os.WUNTRACED | options)
+        while pid and os.WIFSTOPPED(status):
+            number, self._stopping = os.WSTOPSIG(status), True
+            pid, status = self._change()
+            if not pid:
+                if self._stopping:
+                    _stop_by(number)
+                pid, status = self._change()
+                if not pid:
+                    os.kill(self.pid, signal.SIGCONT)
+        self._stopping = False
+        return status if pid and not os.WIFCONTINUED(status) else None
+
+    def _change(self) -> tuple[int, int]:
+        """What became of a stopped command since it was last looked at; no pid: it is in the same stop."""
+        return os.waitpid(self.pid, os.WUNTRACED | os.WCONTINUED | os.WNOHANG)
+
+    def _continue_what_stopped_with_us(self, _number: int, _frame: FrameType | None) -> None:
+        """One signal may stop both, and another continue us alone: before we follow a stop, or meanwhile."""
+        if self._stopping:
+            self._stopping = False
+        elif is_stopped(self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
+
+
+def _stop_by(number: int) -> None:
+    """By the signal that stopped the command: shells have different words for them.
+
+    Of two that come at the same time, one from the terminal and this one, one stop is made, and CONT ends it.
+    """
+    from threading import get_ident
+
+    if number not in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+        signal.pthread_kill(get_ident(), number)
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    with _handling({number: signal.SIG_DFL}):
+        signal.pthread_kill(get_ident(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+
+def _leave_to_command(_number: int, _frame: FrameType | None) -> None:
+    """A handler, not SIG_IGN, which every process that we start would inherit."""
 
 
 def become(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
@@ -166,34 +220,21 @@ def _become_behind_gate(
         os._exit(NOT_STARTED)
 
 
-class passing_on:  # noqa: N801 - used as a statement
+@contextlib.contextmanager
+def passing_on(pid: int) -> Iterator[None]:
     """While in the block: forward signals such as TERM to a child, leave the terminal's to the terminal.
-
-    CONT too: the shell that continues us wants the command to go on, and may have reached us first.
 
     Enter it before the gate opens: from its first moment on the command gets what is meant for it.
     """
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> None:
-        for number in (*_FORWARDED, *_FROM_TERMINAL):
-            before = signal.getsignal(number)
-            if before is not signal.SIG_IGN:
-                self._before[number] = before
-                signal.signal(number, self._forward)
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)  # type: ignore[arg-type]
-
-    def _forward(self, number: int, _frame: FrameType | None) -> None:
+    def forward(number: int, _frame: FrameType | None) -> None:
         if number in _FROM_TERMINAL and _terminal_signals_us():
             return
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, number)
+            os.kill(pid, number)
+
+    with _handling(dict.fromkeys((*_FORWARDED, *_FROM_TERMINAL), forward)):
+        yield
 
 
 @contextlib.contextmanager
@@ -202,10 +243,17 @@ def stopped_by_signals() -> Iterator[None]:
 
     What ``nohup`` ignores stays ignored: a line of agents is to outlive the terminal it was left in.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    with _handling(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), _stop)):
+        yield
+
+
+@contextlib.contextmanager
+def _handling(handlers: Mapping[int, Handler]) -> Iterator[None]:
+    """While in the block, these handle the signals that are not ignored."""
+    before = {number: signal.getsignal(number) for number in handlers}
     before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
     for number in before:
-        signal.signal(number, _stop)
+        signal.signal(number, handlers[number])
     try:
         yield
     finally:

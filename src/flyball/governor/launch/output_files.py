@@ -104,10 +104,10 @@ class FileTail:
 
 
 def follow(child: GatedChild, tails: Sequence[FileTail]) -> int:
-    """Pass a command's output on until it has ended and all of it is through; its wait status."""
+    """Pass on the output of a command that is ``followed`` until it has ended; its wait status."""
     watch = _death_watch(child.pid)
     told, pause_s = False, _SHORTEST_S
-    try:
+    with contextlib.closing(watch):
         while True:
             status = child.poll()
             moved = max(tail.pump() for tail in tails)
@@ -123,8 +123,6 @@ def follow(child: GatedChild, tails: Sequence[FileTail]) -> int:
             if moved < PIECE_BYTES:
                 pause_s = _SHORTEST_S if moved else min(pause_s * 2, _LONGEST_S)
                 select.select(watch.fds, [], [], pause_s)
-    finally:
-        watch.close()
 
 
 def _death_watch(pid: int) -> DeathWatch:
