@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,8 @@ from flyball.core.pool.model import Ask, Claim, Outcome
 from flyball.core.pool.verdict import Reason, Verdict, VerdictKind
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
-from flyball.governor.remote.leases import RemoteAsk, RemoteLeases
+from flyball.governor.remote.leases import RemoteAsk, RemoteLeases, WaitSchedule
 from flyball.stores.port import AfterCommit
-from tests.service.kit import until
 from tests.service.leases_kit import STORES, url_for
 
 
@@ -35,18 +35,61 @@ def pool_of(governor: Governor, name: str, cap: int = 1) -> str:
     return name
 
 
-def test_a_thread_waits_until_another_gives_back(governor: Governor) -> None:
-    pool, afar = pool_of(governor, "afar-thread"), RemoteLeases(governor)
-    first = afar.place(order(pool), park=True)
-    second = afar.place(order(pool), park=True)
-    assert (first.kind, second.kind) == (VerdictKind.GRANTED, VerdictKind.PARKED)
-    threading.Timer(0.1, afar.end, (first.claim_id, Outcome.FINISHED)).start()
-    lease = afar.wait(second.claim_id, timeout_s=20, ttl_s=30)
-    assert lease is not None
-    assert lease.held
-    afar.withdraw(second.claim_id)
-    assert afar.wait(second.claim_id, timeout_s=20) is None
-    afar.close()
+def test_an_ask_waits_until_a_slot_is_given_back_and_is_gone_once_withdrawn(governor: Governor) -> None:
+    pool = pool_of(governor, "afar-back")
+
+    async def main() -> None:
+        afar = RemoteLeases(governor)
+        first = await afar.place_async(order(pool), park=True)
+        second = await afar.place_async(order(pool), park=True)
+        assert (first.kind, second.kind) == (VerdictKind.GRANTED, VerdictKind.PARKED)
+        wait = partial(afar.wait_async, second.claim_id, pool=pool, timeout_s=60, look_first=True)
+        waiting = asyncio.create_task(wait(ttl_s=30.0))
+        await afar.end_async(first.claim_id, Outcome.FINISHED)
+        assert (await waiting).held
+        claim = await afar.claim_async(second.claim_id)
+        assert claim is not None
+        assert claim.expires_at is not None
+        assert claim.expires_at - internals(governor).store.now() < 31, "kept for as long as it asked"
+        await afar.withdraw_async(second.claim_id)
+        assert (await wait(ttl_s=30.0)).gone
+        afar.close()
+
+    asyncio.run(main())
+
+
+class TestWhenAWaitGoesOnByItself:
+    """With a clock that a test moves."""
+
+    now = 100.0
+
+    def schedule(self, *, timeout_s: float, ttl_s: float | None) -> WaitSchedule:
+        return WaitSchedule(lambda: self.now, timeout_s=timeout_s, ttl_s=ttl_s)
+
+    def test_at_its_end(self) -> None:
+        due = self.schedule(timeout_s=20, ttl_s=None)
+        assert (due.sleep_s(woken_here=True), due.is_over(), due.take_extension()) == (20, False, False)
+        self.now += 20
+        assert (due.sleep_s(woken_here=True), due.is_over(), due.take_extension()) == (0, True, False)
+
+    def test_half_way_through_the_life_of_its_ask(self) -> None:
+        due = self.schedule(timeout_s=20, ttl_s=12)
+        assert due.sleep_s(woken_here=True) == 6
+        self.now += 7
+        assert due.take_extension()
+        assert not due.take_extension()
+        assert due.sleep_s(woken_here=True) == 6, "counted from when it was extended"
+
+    def test_often_where_another_server_gets_its_mail(self) -> None:
+        due = self.schedule(timeout_s=20, ttl_s=12)
+        assert due.sleep_s(woken_here=False) < 1
+        self.now += 19.9
+        assert due.sleep_s(woken_here=False) <= 0, "to extend it"
+
+    def test_an_ask_whose_wait_is_over_is_left_to_its_time(self) -> None:
+        due = self.schedule(timeout_s=5, ttl_s=10)
+        self.now += 5
+        assert not due.take_extension()
 
 
 def test_tokens_are_the_same_for_every_server_of_a_store(governor: Governor) -> None:
@@ -66,13 +109,20 @@ def test_tokens_are_the_same_for_every_server_of_a_store(governor: Governor) -> 
 def test_slots_of_dead_processes_are_given_to_whoever_asks_from_afar(governor: Governor) -> None:
     import subprocess
 
-    pool, afar = pool_of(governor, "afar-dead"), RemoteLeases(governor)
-    with subprocess.Popen(["sleep", "60"]) as process:
-        governor.hold(process.pid, pool, project="q", name="dead")
-        assert afar.place(order(pool), park=False).reason is Reason.CAP
-        process.kill()
-    until(lambda: afar.place(order(pool), park=False).granted, "the slot comes back")
-    afar.close()
+    pool = pool_of(governor, "afar-dead")
+
+    async def main() -> None:
+        afar = RemoteLeases(governor)
+        with subprocess.Popen(["sleep", "60"]) as process:
+            governor.hold(process.pid, pool, project="q", name="dead")
+            assert (await afar.place_async(order(pool), park=False)).reason is Reason.CAP
+            process.kill()
+        async with asyncio.timeout(60):
+            while not (await afar.place_async(order(pool), park=False)).granted:
+                await asyncio.sleep(0.02)
+        afar.close()
+
+    asyncio.run(main())
 
 
 def test_a_loop_that_sweeps_hands_on_what_has_expired(governor: Governor) -> None:

@@ -14,8 +14,8 @@ A client proves that a lease is its own with the lease's token: the time at whic
 HMAC of that time and the claim's id under a secret that all servers of a store share. Nothing is kept per
 lease, so a restart forgets none. Where a store gives an id out again, the old token is not the new lease's.
 
-Every verb may block and is safe from any thread; those named ``_async`` are for one event loop, which goes on
-meanwhile. A store call that was begun is always finished: cancelling never leaves one half done.
+It serves one event loop, which goes on meanwhile. ``look``, ``extend`` and ``claim`` are single store calls,
+which may block. A store call that was begun is always finished: cancelling never leaves one half done.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 from flyball.core.pool.model import Ask, Claim, Holder, Outcome
@@ -41,7 +42,7 @@ from flyball.errors import StoreError
 from flyball.governor import acquisition
 from flyball.governor.flow_drivers import run_sync
 from flyball.governor.governor import Governor
-from flyball.governor.internals import internals, thread_mail
+from flyball.governor.internals import internals
 from flyball.governor.remote.batching import LoopBatcher
 from flyball.governor.state_url import on_server
 from flyball.host.off_loop import WorkerThreads
@@ -90,6 +91,36 @@ class WaitResult:
     @property
     def gone(self) -> bool:
         return not self.held and self.claim is None and not self.left
+
+
+class WaitSchedule:
+    """When a wait goes on by itself: at its end; half-way through the life of its ask, to extend that; and
+    often where another server gets its mail."""
+
+    def __init__(self, clock: Callable[[], float], *, timeout_s: float, ttl_s: float | None) -> None:
+        self._clock = clock
+        self._ends_at = clock() + timeout_s
+        self._extend_every_s = inf if ttl_s is None else ttl_s / 2
+        self._extend_at = clock() + self._extend_every_s
+
+    def is_over(self) -> bool:
+        return self._clock() >= self._ends_at
+
+    def sleep_s(self, *, woken_here: bool) -> float:
+        """How long there is nothing to do unless it is woken."""
+        left_s = min(self._ends_at, self._extend_at) - self._clock()
+        return left_s if woken_here else min(left_s, _STRANGER_NAP_S)
+
+    def take_extension(self) -> bool:
+        """Has the ask to be extended now? Then the next time is counted from here.
+
+        Once the wait is over, the ask is left to its time.
+        """
+        now = self._clock()
+        if now < self._extend_at or now >= self._ends_at:
+            return False
+        self._extend_at = now + self._extend_every_s
+        return True
 
 
 class RemoteInbox(Inbox):
@@ -155,16 +186,7 @@ class RemoteLeases:
     def _store(self) -> Store:
         return internals(self._governor).store
 
-    # -- the verbs ----------------------------------------------------------------------------------
-
-    def place(self, order: RemoteAsk, *, park: bool) -> Verdict:
-        """Grant, stand in line, or refuse."""
-        box = thread_mail.box(self._governor.address, internals(self._governor).open_box) if park else None
-        ask = _ask(order, box.address if box is not None else "")
-        verdict = self._settle_result(self._store.admit(ask, park=park))
-        if _hopeful(verdict) and self._reap(order.pool):
-            verdict = self._settle_result(self._store.admit(ask, park=park))
-        return verdict
+    # -- single store calls ---------------------------------------------------------------------------
 
     def look(self, claim_id: int, *, asked_at: float | None = None) -> Verdict | None:
         """How an ask stands, in full; None if it is gone."""
@@ -177,35 +199,6 @@ class RemoteLeases:
     def extend(self, claim_id: int, *, ttl_s: float, asked_at: float | None = None) -> bool:
         """Ask or lease go on for so long from now. False: it is gone."""
         return self._store.extend(claim_id, ttl_s=ttl_s, asked_at=asked_at)
-
-    def end(
-        self,
-        claim_id: int,
-        outcome: Outcome = Outcome.FINISHED,
-        *,
-        words: str = "",
-        asked_at: float | None = None,
-    ) -> None:
-        """Give the slots back. A second time changes nothing."""
-        release = Release(claim_id, outcome, words=one_line(words), asked_at=asked_at)
-        self._settle(self._store.release(release))
-
-    def withdraw(self, claim_id: int, *, asked_at: float | None = None) -> None:
-        """Give up an ask, or the lease it just became."""
-        self._settle(self._store.withdraw(claim_id, asked_at=asked_at))
-
-    def wait(self, claim_id: int, *, timeout_s: float, ttl_s: float = DEFAULT_TTL_S) -> Claim | None:
-        """The lease; or the ask, if it still waits after ``timeout_s``; None if it is gone."""
-        box = thread_mail.box(self._governor.address, internals(self._governor).open_box)
-        deadline = time.monotonic() + timeout_s
-        claim, nap_s = self.claim(claim_id), min(SWEEP_S, ttl_s / 2)
-        while claim is not None and not claim.held and time.monotonic() < deadline:
-            self.extend(claim_id, ttl_s=ttl_s)
-            run_sync(_nap(claim_id, min(nap_s, max(0.0, deadline - time.monotonic()))), box)
-            claim = self.claim(claim_id)
-        if claim is not None and claim.held and ttl_s != CONFIRM_S:
-            self.extend(claim.id, ttl_s=ttl_s)
-        return claim
 
     # -- whose it is --------------------------------------------------------------------------------
 
@@ -306,8 +299,9 @@ class RemoteLeases:
             lambda: (self.extend(claim_id, ttl_s=ttl_s, asked_at=asked_at), AfterCommit())
         )
 
-    async def claim_async(self, claim_id: int) -> Claim | None:
-        return await self._steps.do(lambda: (self.claim(claim_id), AfterCommit()))
+    async def claim_async(self, claim_id: int, *, asked_at: float | None = None) -> Claim | None:
+        claim = await self._steps.do(lambda: (self.claim(claim_id), AfterCommit()))
+        return claim if claim is not None and asked_at in (None, claim.asked_at) else None
 
     async def wait_async(
         self,
@@ -321,52 +315,44 @@ class RemoteLeases:
         left: asyncio.Future[None] | None = None,
         asked_at: float | None = None,
     ) -> WaitResult:
-        """``wait``. Ends early when ``drain`` is called.
+        """Until the ask is a lease, or for so long. Ends early when ``drain`` is called.
 
         ``ttl_s``: None to look on only. ``mailbox``: the ask's own, where another server may have placed it.
         ``look_first``: it was asked for before, and may be a lease by now, or gone. ``left``: done once no
         request waits for the answer any more.
         """
         inbox = await self._open_inbox()
-        loop = asyncio.get_running_loop()
-        every_s = ttl_s / 2 if ttl_s is not None else float("inf")
-        deadline, extend_at = loop.time() + timeout_s, loop.time() + every_s
-        nap_s = float("inf") if mailbox in (None, inbox.address) else _STRANGER_NAP_S
+        due = WaitSchedule(asyncio.get_running_loop().time, timeout_s=timeout_s, ttl_s=ttl_s)
+        woken_here = mailbox in (None, inbox.address)
         with inbox.waiter_of(claim_id, pool) as waiter:
             if look_first:
                 waiter.tell(Wake.LOOK)
             if left is not None:
                 left.add_done_callback(lambda _: waiter.tell(Wake.LEFT))
             while True:
-                until = min(deadline, extend_at, loop.time() + nap_s)
-                told = await waiter.wait(until - loop.time())
-                if told is Wake.GRANTED:
-                    await self._begin(claim_id, ttl_s, asked_at)
-                    return WaitResult(held=True)
+                told = await waiter.wait(due.sleep_s(woken_here=woken_here))
                 if told is Wake.LEFT:
                     return WaitResult(held=False, left=True)
-                late = loop.time() >= deadline
-                if ttl_s is not None and told is None and not late and loop.time() >= extend_at:
-                    extend_at = loop.time() + every_s
+                if told is Wake.GRANTED:
+                    result = WaitResult(held=True)
+                    break
+                last = due.is_over()
+                if ttl_s is not None and told is None and due.take_extension():
                     await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
-                claim = await self.claim_async(claim_id)
-                if claim is not None and asked_at not in (None, claim.asked_at):
-                    claim = None
-                if claim is not None and claim.held:
-                    await self._begin(claim_id, ttl_s, asked_at)
-                if claim is None or claim.held or late or inbox.ended:
-                    return WaitResult(held=claim is not None and claim.held, claim=claim)
+                claim = await self.claim_async(claim_id, asked_at=asked_at)
+                result = WaitResult(held=claim is not None and claim.held, claim=claim)
+                if claim is None or claim.held or last or inbox.ended:
+                    break
                 # Asked for again elsewhere, it is woken there.
-                nap_s = float("inf") if self.woken_here(claim) else _STRANGER_NAP_S
+                woken_here = self.woken_here(claim)
+            if result.held and ttl_s not in (None, CONFIRM_S):
+                # What was handed over is kept for a fixed time, until its holder says how long it needs.
+                await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
+            return result
 
     def woken_here(self, claim: Claim) -> bool:
         """Is an ask in line woken at this server? Not where it was asked for again at another one."""
         return self._inbox is not None and claim.mailbox == self._inbox.address
-
-    async def _begin(self, claim_id: int, ttl_s: float | None, asked_at: float | None) -> None:
-        """A slot that was handed over is kept for a fixed time, until its holder says how long it needs."""
-        if ttl_s is not None and ttl_s != CONFIRM_S:
-            await self.extend_async(claim_id, ttl_s=ttl_s, asked_at=asked_at)
 
     async def _open_inbox(self) -> RemoteInbox:
         if self._inbox is None:
@@ -435,7 +421,3 @@ def _ask(order: RemoteAsk, mailbox: str) -> Ask:
         key=order.key,
         fingerprint=order.fingerprint,
     )
-
-
-def _nap(claim_id: int, for_s: float) -> acquisition.Flow[None]:
-    yield acquisition.WaitForWake(claim_id, for_s, None)

@@ -227,8 +227,8 @@ async def post_lease_signal(
     said = read_body(body, Said)
     signal = to_signal(said)
     asked_at = await admission.check_token(lease, lease_token)
-    claim = await admission.remote.claim_async(lease)
-    if claim is None or claim.asked_at != asked_at:
+    claim = await admission.remote.claim_async(lease, asked_at=asked_at)
+    if claim is None:
         raise gone_error(lease)
     tell = partial(
         admission.service.governor.report, claim.pool, signal, project=claim.project, name=claim.name

@@ -68,8 +68,8 @@ async def _find_claim(admission: Admission, ticket: int, token: str) -> Claim:
     """The claim; a request with its token also keeps it for longer."""
     remote = admission.remote
     asked_at = await admission.check_token(ticket, token) if token else None
-    claim = await remote.claim_async(ticket)
-    if claim is None or asked_at not in (None, claim.asked_at):
+    claim = await remote.claim_async(ticket, asked_at=asked_at)
+    if claim is None:
         raise unknown_error(ticket)
     if token and not claim.held and claim.expires_at is not None:
         await remote.extend_async(ticket, ttl_s=DEFAULT_TTL_S, asked_at=asked_at)
@@ -105,8 +105,7 @@ async def _claim_after(admission: Admission, waited: WaitResult, asked: Claim) -
     """What it waited for; looked up where it was only told."""
     if not waited.held:
         return waited.claim
-    claim = await admission.remote.claim_async(asked.id)
-    return claim if claim is not None and claim.asked_at == asked.asked_at else None
+    return await admission.remote.claim_async(asked.id, asked_at=asked.asked_at)
 
 
 async def _keep_briefly(admission: Admission, claim: Claim, *, theirs: bool) -> None:
