@@ -10,7 +10,7 @@ import pytest
 from flyball.cli.commands.factory.nudge import delivery
 from flyball.cli.shared.run_requests import LONGEST_CHARS
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.factory.project_view import TaskLookup
 from tests.cli.kit import Cli
 from tests.factory.kit import Project
@@ -108,8 +108,8 @@ def test_an_agent_at_work_is_left_alone_without_now(here: Cli, site: Project) ->
 
 
 def known(state: State | None) -> TaskLookup:
-    slot = TaskRunState(task="t-1", state=state) if state is not None else None
-    return TaskLookup(id="t-1", task=Task(id="t-1", title="T"), slot=slot)
+    record = TaskRecord(task="t-1", state=state) if state is not None else None
+    return TaskLookup(id="t-1", task=Task(id="t-1", title="T"), record=record)
 
 
 @pytest.mark.parametrize(

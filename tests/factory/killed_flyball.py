@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import Any
 
-from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRecord
 from flyball.factory.state.ledger import Ledger
 
 
@@ -35,12 +35,12 @@ def kill_at(point: str) -> None:
 
     def killed_note(
         ledger: Ledger, task: str, step: Step, mark: RunPhase = RunPhase.DONE, /, **fields: Any
-    ) -> TaskRunState:
+    ) -> TaskRecord:
         entry = f"{step.value}.{mark.value}"
         reached("before", entry)
-        slot = note(ledger, task, step, mark, **fields)
+        record = note(ledger, task, step, mark, **fields)
         reached("after", entry)
-        return slot
+        return record
 
     Ledger.note = killed_note  # type: ignore[method-assign]
 

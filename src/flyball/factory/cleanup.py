@@ -24,7 +24,7 @@ from pathlib import Path
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.next_step import wants_pull
 from flyball.core.tasks.task import Task, TaskStatus
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git.repository import BRANCHES, Checkout, Repository
 from flyball.factory.git.worktree import REVIEW_PREFIX, uncommitted_paths
@@ -62,9 +62,9 @@ class Leftover:
 class TaskStates:
     """How far the work on every task has come, and the tasks themselves."""
 
-    live: Mapping[str, TaskRunState] = field(default_factory=dict)
-    parked: Mapping[str, TaskRunState] = field(default_factory=dict)
-    blocked: Mapping[str, TaskRunState] = field(default_factory=dict)
+    live: Mapping[str, TaskRecord] = field(default_factory=dict)
+    parked: Mapping[str, TaskRecord] = field(default_factory=dict)
+    blocked: Mapping[str, TaskRecord] = field(default_factory=dict)
     merged: frozenset[str] = frozenset()
     tasks: Mapping[str, Task] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ def load_task_states(project: Project) -> TaskStates:
             return TaskStates(tasks=tasks, unreadable=unreadable)
         ledger.load()
         return TaskStates(
-            live={name: slot for name, slot in ledger.slots.items() if not slot.final},
+            live={name: record for name, record in ledger.records.items() if not record.final},
             parked=ledger.runs_in(State.PARKED),
             blocked=ledger.runs_in(State.BLOCKED),
             merged=frozenset(ledger.merged_tasks()),
@@ -170,7 +170,7 @@ class Survey:
         """Why it has to stay; empty if it can go."""
         name = checkout.path.name
         if name == LANDING_WORKTREE:
-            landing = any(slot.state is State.LANDING for slot in self._trips.live.values())
+            landing = any(record.state is State.LANDING for record in self._trips.live.values())
             needed = "a run is going on" if self._going_on else "a landing is not over" if landing else ""
         elif name.startswith(REVIEW_PREFIX):
             needed = "a run is going on" if self._going_on else ""

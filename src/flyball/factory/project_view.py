@@ -19,7 +19,7 @@ from pathlib import Path
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.next_step import may_let_go
 from flyball.core.tasks.task import Task, TaskStatus
-from flyball.core.tasks.task_run import Cause, LedgerEntry, State, TaskRunState
+from flyball.core.tasks.task_run import Cause, LedgerEntry, State, TaskRecord
 from flyball.errors import StoreError, UsageError
 from flyball.factory.git.git import Git
 from flyball.factory.git.repository import BRANCHES
@@ -55,7 +55,7 @@ class TaskLookup:
     id: str
     task: Task | None
     """None: its source does not have it, or not any more."""
-    slot: TaskRunState | None
+    record: TaskRecord | None
     """None: no run has taken it up yet."""
     problem: TaskProblem | None = None
 
@@ -97,14 +97,14 @@ def find_task(project: Project, task_id: str) -> TaskLookup:
     loaded = project.source.load()
     task = next((each for each in loaded.tasks if each.id == task_id), None)
     problem = next((each for each in loaded.problems if each.task == task_id), None)
-    slot = last_run(project.state, task_id)
-    if task is None and problem is None and slot is None:
+    record = last_run(project.state, task_id)
+    if task is None and problem is None and record is None:
         hint = did_you_mean(task_id, (each.id for each in loaded.tasks))
         raise UsageError(f"there is no task {task_id!r}; {hint or 'flyball task list shows them'}")
-    return TaskLookup(id=task_id, task=task, slot=slot, problem=problem)
+    return TaskLookup(id=task_id, task=task, record=record, problem=problem)
 
 
-def last_run(state: Path, task_id: str) -> TaskRunState | None:
+def last_run(state: Path, task_id: str) -> TaskRecord | None:
     """How far a task's last run came, over or not."""
     with open_ledger(state) as ledger:
         return ledger.load_task(task_id) if ledger is not None else None
@@ -117,11 +117,11 @@ def task_history(state: Path, task_id: str, *, after: int = 0) -> list[LedgerEnt
     return [entry for entry in found if entry.id > after]
 
 
-def is_agent_alive(slot: TaskRunState) -> bool:
+def is_agent_alive(record: TaskRecord) -> bool:
     """Does its agent still run, as far as can be seen from here?"""
-    if slot.state is not State.RUNNING or exit_code(Path(slot.folder)) is not None:
+    if record.state is not State.RUNNING or exit_code(Path(record.folder)) is not None:
         return False
-    return any(each is not None and alive(each) is not False for each in (slot.holder, slot.keeper))
+    return any(each is not None and alive(each) is not False for each in (record.holder, record.keeper))
 
 
 # -- all of them --------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _left_board(project: Project, ledger: Ledger, *, going_on: bool) -> Board:
     rows = [row for row in board.rows if not _is_settled(row, tasks.get(row.task))]
     if not going_on:
         # What is not over was loaded for the board.
-        rows = [_as_left(row, ledger.slots.get(row.task), tasks.get(row.task)) for row in rows]
+        rows = [_as_left(row, ledger.records.get(row.task), tasks.get(row.task)) for row in rows]
     return replace(board, rows=rows)
 
 
@@ -158,17 +158,17 @@ def _is_settled(row: BoardRow, task: Task | None) -> bool:
     return over and task is not None and task.status is TaskStatus.CLOSED
 
 
-def _as_left(row: BoardRow, slot: TaskRunState | None, task: Task | None) -> BoardRow:
-    if slot is None or slot.final:
+def _as_left(row: BoardRow, record: TaskRecord | None, task: Task | None) -> BoardRow:
+    if record is None or record.final:
         return row
-    if task is not None and task.status is TaskStatus.CLOSED and may_let_go(slot):
+    if task is not None and task.status is TaskStatus.CLOSED and may_let_go(record):
         return replace(row, state=LEFT, why="its task was closed; flyball run lets it go")
-    if is_agent_alive(slot):
-        pid = slot.holder.pid if slot.holder is not None else 0
+    if is_agent_alive(record):
+        pid = record.holder.pid if record.holder is not None else 0
         return replace(row, why=f"its agent (pid {pid}) runs on by itself; flyball run takes it up again")
-    rejected = slot.cause is Cause.REJECTED and slot.state is State.READY
-    stood = "sent back by a person" if rejected else slot.state.value
-    reason = f": {row.why}" if row.why and slot.state is State.READY else ""
+    rejected = record.cause is Cause.REJECTED and record.state is State.READY
+    stood = "sent back by a person" if rejected else record.state.value
+    reason = f": {row.why}" if row.why and record.state is State.READY else ""
     return replace(row, state=LEFT, why=f"was {stood}{reason}; flyball run goes on with it")
 
 

@@ -18,18 +18,18 @@ from flyball.core.tasks.next_step import (
     may_let_go,
     on_resume,
 )
-from flyball.core.tasks.task_run import FINAL, Cause, LandingResult, State, TaskRunState
+from flyball.core.tasks.task_run import FINAL, Cause, LandingResult, State, TaskRecord
 from tests.cases import every
 
 BUDGETS = Budgets()
 
 
-def trip(state: State = State.ENDED, **fields: object) -> TaskRunState:
-    return TaskRunState(task="t-1", state=state, **fields)  # type: ignore[arg-type]
+def trip(state: State = State.ENDED, **fields: object) -> TaskRecord:
+    return TaskRecord(task="t-1", state=state, **fields)  # type: ignore[arg-type]
 
 
-def ended(slot: TaskRunState, end: str, *, signal: Signal | None = None, commits: bool = True) -> Decision:
-    return after_end(slot, BUDGETS, end=End(end), reason="it said so", signal=signal, commits=commits)
+def ended(record: TaskRecord, end: str, *, signal: Signal | None = None, commits: bool = True) -> Decision:
+    return after_end(record, BUDGETS, end=End(end), reason="it said so", signal=signal, commits=commits)
 
 
 # -- after an agent's end ---------------------------------------------------------------------------------
@@ -147,9 +147,9 @@ def test_what_landed_is_merged() -> None:
 
 
 def resumed(
-    slot: TaskRunState, *, alive: bool = False, on_file: bool = False, commits: bool = False
+    record: TaskRecord, *, alive: bool = False, on_file: bool = False, commits: bool = False
 ) -> Decision:
-    return on_resume(slot, BUDGETS, alive=alive, ended_on_file=on_file, commits=commits)
+    return on_resume(record, BUDGETS, alive=alive, ended_on_file=on_file, commits=commits)
 
 
 @pytest.mark.parametrize("state", sorted(FINAL, key=str))
@@ -253,7 +253,7 @@ def test_a_pull_request_that_is_open_is_not_let_go() -> None:
 
 
 def test_a_review_of_a_pull_request_that_was_cut_short_leaves_it_open() -> None:
-    slot = trip(State.CHECKING, pr_number=12, pr_url="https://host/12")
-    found = on_resume(slot, BUDGETS, alive=False, ended_on_file=False, commits=True)
+    record = trip(State.CHECKING, pr_number=12, pr_url="https://host/12")
+    found = on_resume(record, BUDGETS, alive=False, ended_on_file=False, commits=True)
     assert found.move is Action.PARK
     assert "#12 is open: https://host/12" in found.why

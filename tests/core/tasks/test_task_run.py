@@ -17,7 +17,7 @@ from flyball.core.tasks.task_run import (
     RunPhase,
     State,
     Step,
-    TaskRunState,
+    TaskRecord,
     apply_entry,
 )
 from flyball.errors import InvariantError
@@ -35,12 +35,12 @@ def entry(
     return LedgerEntry(id=0, at=at, run=run, task="t-1", step=step, mark=mark, fields=fields)
 
 
-def told(*entries: LedgerEntry) -> TaskRunState:
-    slot: TaskRunState | None = None
+def told(*entries: LedgerEntry) -> TaskRecord:
+    record: TaskRecord | None = None
     for each in entries:
-        slot = apply_entry(slot, each)
-    assert slot is not None
-    return slot
+        record = apply_entry(record, each)
+    assert record is not None
+    return record
 
 
 CLAIMED = (entry(Step.CLAIM),)
@@ -64,11 +64,11 @@ def test_nothing_happens_to_a_task_before_it_is_claimed() -> None:
 
 @every("state", State)
 def test_what_the_table_does_not_list_cannot_happen(state: State) -> None:
-    slot = TaskRunState(task="t-1", state=state)
+    record = TaskRecord(task="t-1", state=state)
     for step, mark in PAIRS:
         if (state, step, mark) not in TRANSITIONS:
             with pytest.raises(InvariantError, match=state.value):
-                apply_entry(slot, entry(step, mark))
+                apply_entry(record, entry(step, mark))
 
 
 def test_every_state_can_be_reached() -> None:
@@ -108,17 +108,17 @@ def test_only_a_landing_merges() -> None:
 def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(
     pairs: list[tuple[Step, RunPhase]],
 ) -> None:
-    slot = told(entry(Step.CLAIM))
+    record = told(entry(Step.CLAIM))
     for step, mark in pairs:
-        before = slot
+        before = record
         try:
-            slot = apply_entry(slot, entry(step, mark))
+            record = apply_entry(record, entry(step, mark))
         except InvariantError:
             continue
         if step is not Step.CLAIM:
-            assert slot.launches >= before.launches
-            assert slot.failures >= before.failures
-            assert slot.attempt >= before.attempt
+            assert record.launches >= before.launches
+            assert record.failures >= before.failures
+            assert record.attempt >= before.attempt
 
 
 # -- what they add up to ----------------------------------------------------------------------------------
@@ -137,8 +137,14 @@ def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(
     ],
 )
 def test_each_cause_has_a_budget_of_its_own(cause: Cause, counts: tuple[int, ...]) -> None:
-    slot = told(*ENDED, entry(Step.BACK, cause=cause.value))
-    assert (slot.attempt, slot.failures, slot.limited, slot.gate_backs, slot.conflict_backs) == counts
+    record = told(*ENDED, entry(Step.BACK, cause=cause.value))
+    assert (
+        record.attempt,
+        record.failures,
+        record.limited,
+        record.gate_backs,
+        record.conflict_backs,
+    ) == counts
 
 
 def test_limits_count_in_a_row_only() -> None:
@@ -149,26 +155,26 @@ def test_limits_count_in_a_row_only() -> None:
 
 
 def test_a_trip_knows_its_agent_until_it_is_sent_back() -> None:
-    slot = told(*RUNNING)
-    assert slot.holder == Holder("h", "b", 1, 42, 7)
-    assert slot.folder == "f"
+    record = told(*RUNNING)
+    assert record.holder == Holder("h", "b", 1, 42, 7)
+    assert record.folder == "f"
     assert told(*ENDED, entry(Step.BACK)).holder is None
 
 
 def test_what_agents_spent_adds_up_over_launches() -> None:
     again = (entry(Step.BACK), *RUNNING[len(READY) :], entry(Step.END, tokens=5, cost_usd=0.25))
-    slot = told(*ENDED, *again)
-    assert (slot.tokens, slot.cost_usd, slot.launches) == (15, 0.75, 2)
+    record = told(*ENDED, *again)
+    assert (record.tokens, record.cost_usd, record.launches) == (15, 0.75, 2)
 
 
 def test_a_lesson_is_kept_through_limits_and_stops() -> None:
-    slot = told(*LANDING, entry(Step.BACK, cause="gate", reason="red", detail="line 3"))
-    assert (slot.lesson, slot.lesson_cause) == ("red\n\nline 3", Cause.GATE)
+    record = told(*LANDING, entry(Step.BACK, cause="gate", reason="red", detail="line 3"))
+    assert (record.lesson, record.lesson_cause) == ("red\n\nline 3", Cause.GATE)
     again = (entry(Step.LAUNCH, RunPhase.BEGUN), entry(Step.LAUNCH), entry(Step.END))
     for cause in ("limited", "interrupted", "nudged"):
         for each in (*again, entry(Step.BACK, cause=cause, reason="a pause")):
-            slot = apply_entry(slot, each)
-    assert (slot.lesson, slot.lesson_cause) == ("red\n\nline 3", Cause.GATE)
+            record = apply_entry(record, each)
+    assert (record.lesson, record.lesson_cause) == ("red\n\nline 3", Cause.GATE)
 
 
 def test_a_session_is_kept_unless_a_fresh_one_is_wanted() -> None:
@@ -185,15 +191,17 @@ def test_a_running_gate_is_known_until_the_landing_goes_on() -> None:
 
 
 def test_a_blocked_task_that_is_claimed_again_has_its_budgets_back_and_its_reason_as_a_lesson() -> None:
-    slot = told(*ENDED, entry(Step.BACK), entry(Step.BLOCK, reason="failed 3 times"), entry(Step.CLAIM))
-    assert (slot.failures, slot.launches, slot.lesson) == (0, 0, "failed 3 times")
-    assert slot.attempt == 3
-    assert slot.branch == "agent/t-1"
+    record = told(*ENDED, entry(Step.BACK), entry(Step.BLOCK, reason="failed 3 times"), entry(Step.CLAIM))
+    assert (record.failures, record.launches, record.lesson) == (0, 0, "failed 3 times")
+    assert record.attempt == 3
+    assert record.branch == "agent/t-1"
 
 
 def test_a_merged_task_that_is_claimed_again_starts_from_nothing() -> None:
-    slot = told(*LANDING, entry(Step.ADVANCE, RunPhase.BEGUN, new="n"), entry(Step.MERGED), entry(Step.CLAIM))
-    assert (slot.attempt, slot.branch, slot.new, slot.session) == (1, "", "", None)
+    record = told(
+        *LANDING, entry(Step.ADVANCE, RunPhase.BEGUN, new="n"), entry(Step.MERGED), entry(Step.CLAIM)
+    )
+    assert (record.attempt, record.branch, record.new, record.session) == (1, "", "", None)
 
 
 TELLING = (*LANDING, entry(Step.ADVANCE, RunPhase.BEGUN, new="n"), entry(Step.TELL, RunPhase.BEGUN))
@@ -218,6 +226,6 @@ def test_a_task_that_is_claimed_again_has_nothing_to_be_told() -> None:
 
 
 def test_since_is_the_last_change_of_state() -> None:
-    slot = told(*RUNNING, entry(Step.SESSION, session="s", at=50.0))
-    assert slot.since == 1.0
-    assert apply_entry(slot, entry(Step.END, at=60.0)).since == 60.0
+    record = told(*RUNNING, entry(Step.SESSION, session="s", at=50.0))
+    assert record.since == 1.0
+    assert apply_entry(record, entry(Step.END, at=60.0)).since == 60.0

@@ -186,7 +186,7 @@ def test_no_folder_is_not_nothing_spent(tmp_path: Path) -> None:
 def launched(folder: Path, *costs: float, account: Any = "work", **fields: Any) -> Ledger:
     ledger = Ledger(folder, run="r-1")
     for usd in costs:
-        task = f"t-{len(ledger.slots)}"
+        task = f"t-{len(ledger.records)}"
         for step in (Step.CLAIM, Step.WORKTREE):
             ledger.note(task, step)
         ledger.note(task, Step.LAUNCH, account=account, kind="bug", model="opus", **fields)

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from flyball.core.tasks.task_run import TaskRunState
+from flyball.core.tasks.task_run import TaskRecord
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.validation import validate
 from tests.factory.kit import Project, until
@@ -27,12 +27,12 @@ def reviewed(project: Project) -> None:
     project.configure(review={"on": True})
 
 
-def slot_of(project: Project, task: str = "t-1") -> TaskRunState:
+def slot_of(project: Project, task: str = "t-1") -> TaskRecord:
     ledger = Ledger(project.root / ".flyball", read_only=True)
     try:
-        slot = ledger.load_task(task)
-        assert slot is not None
-        return slot
+        record = ledger.load_task(task)
+        assert record is not None
+        return record
     finally:
         ledger.close()
 
@@ -61,9 +61,9 @@ def test_work_lands_when_its_review_passes_and_findings_go_back_to_the_agent_in_
     assert ran.code == 0, ran.said
     assert project.wrongs(["t-1", "t-2", "t-3"]) == []
     # It passed: the ledger says which commit that was.
-    slot = slot_of(project)
-    assert slot.passed
-    assert len(slot.reviewed) == 40
+    record = slot_of(project)
+    assert record.passed
+    assert len(record.reviewed) == 40
     assert "t-1: its review noted pages: a long line" in ran.out
     assert json.loads((project.folders("t-1")[1] / "review.json").read_text())["verdict"] == "pass"
     # It was sent back.

@@ -60,7 +60,7 @@ def test_an_entry_that_cannot_be_is_not_written(ledger: Ledger, tmp_path: Path) 
     with pytest.raises(InvariantError):
         ledger.note("t-1", Step.MERGED)
     assert len(rows(tmp_path)) == 1
-    assert ledger.slots["t-1"].state is State.CLAIMED
+    assert ledger.records["t-1"].state is State.CLAIMED
 
 
 def test_a_full_disk_is_said_with_the_way_out_and_the_trip_stays_where_it_was(ledger: Ledger) -> None:
@@ -70,7 +70,7 @@ def test_a_full_disk_is_said_with_the_way_out_and_the_trip_stays_where_it_was(le
         ledger.note("t-1", Step.WORKTREE, RunPhase.BEGUN, reason="x" * 100_000)
     ledger._db.execute("PRAGMA max_page_count = 100000")
     ledger.note("t-1", Step.WORKTREE)
-    assert read_again(ledger).slots["t-1"].state is State.READY
+    assert read_again(ledger).records["t-1"].state is State.READY
 
 
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_the_ledger_is_for_its_owner_alone(ledger: Ledger) -> None:
 
 def test_what_was_noted_is_read_again_as_it_was(ledger: Ledger) -> None:
     to_running(ledger)
-    assert read_again(ledger).slots["t-1"] == ledger.slots["t-1"]
-    assert ledger.slots["t-1"].holder == me()
+    assert read_again(ledger).records["t-1"] == ledger.records["t-1"]
+    assert ledger.records["t-1"].holder == me()
 
 
 def test_entries_are_only_ever_added(ledger: Ledger, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_is_over_is_not_loaded_but_can_be_asked_for(ledger: Ledger) -> None
     ledger.note("t-1", Step.END)
     ledger.note("t-1", Step.BLOCK, reason="no")
     again = read_again(ledger)
-    assert list(again.slots) == ["t-2"]
+    assert list(again.records) == ["t-2"]
     assert list(again.runs_in(State.BLOCKED)) == ["t-1"]
     found = again.load_task("t-1")
     assert found is not None
@@ -203,7 +203,7 @@ def test_telling_a_source_again_leaves_a_trip_over(ledger: Ledger) -> None:
     land(ledger, "t-1", told=False)
     ledger.note("t-1", Step.TELL, RunPhase.BEGUN)
     again = read_again(ledger)
-    assert again.slots == {}
+    assert again.records == {}
     assert again.merged_tasks() == {"t-1"}
     assert list(again.runs_in(State.MERGED)) == ["t-1"]
 
@@ -212,7 +212,7 @@ def test_names_and_words_of_any_kind_are_kept(ledger: Ledger) -> None:
     words = "\u4efb\u52a1 \U0001f600 ' \" \\ \n \x00"
     to_running(ledger, "aufgabe-\u00e4")
     ledger.note("aufgabe-\u00e4", Step.END, reason=words)
-    assert read_again(ledger).slots["aufgabe-\u00e4"].reason == words
+    assert read_again(ledger).records["aufgabe-\u00e4"].reason == words
 
 
 def test_many_threads_write_without_losing_an_entry(ledger: Ledger, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_many_threads_write_without_losing_an_entry(ledger: Ledger, tmp_path: Pa
     for thread in threads:
         thread.join()
     assert len(rows(tmp_path)) == 40
-    assert len(read_again(ledger).slots) == 8
+    assert len(read_again(ledger).records) == 8
 
 
 def test_requests_are_answered_once_and_then_gone(ledger: Ledger) -> None:

@@ -207,14 +207,14 @@ def _check_unfinished(project: Project) -> Iterator[DoctorFinding]:
             if ledger is None:
                 return
             ledger.load()
-            slots = list(ledger.slots.values())
+            records = list(ledger.records.values())
     except StoreError as error:
         meaning = "what was under way cannot be told; commits are not touched"
         yield DoctorFinding(
             kind="ledger", words=str(error), meaning=meaning, remedy="move it away to start anew"
         )
         return
-    cut = [f"{slot.task} ({slot.state.value})" for slot in slots if not slot.final]
+    cut = [f"{record.task} ({record.state.value})" for record in records if not record.final]
     if cut:
         yield DoctorFinding(
             kind="unfinished",

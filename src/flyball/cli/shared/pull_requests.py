@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.errors import UsageError
 from flyball.factory.project_view import Project, open_ledger
 
 
-def waiting_pulls(project: Project) -> dict[str, TaskRunState]:
+def waiting_pulls(project: Project) -> dict[str, TaskRecord]:
     """Those that wait for people."""
     with open_ledger(project.state) as ledger:
         parked = ledger.runs_in(State.PARKED) if ledger is not None else {}
-    return {task: slot for task, slot in parked.items() if slot.pr_number}
+    return {task: record for task, record in parked.items() if record.pr_number}
 
 
-def named_pull(pulls: Mapping[str, TaskRunState], word: str) -> TaskRunState:
+def named_pull(pulls: Mapping[str, TaskRecord], word: str) -> TaskRecord:
     """The one that a person means; UsageError names the others.
 
     >>> named_pull({"t-1": TaskRunState(task="t-1", state=State.PARKED, pr_number=12)}, "#12").task
@@ -26,10 +26,10 @@ def named_pull(pulls: Mapping[str, TaskRunState], word: str) -> TaskRunState:
     if word in pulls:
         return pulls[word]
     number = re.search(r"(\d+)/?$", word)
-    for slot in pulls.values():
-        is_named = word.lstrip("#!") == str(slot.pr_number) or word.rstrip("/") == slot.pr_url
-        if number is not None and slot.pr_number == int(number[1]) and is_named:
-            return slot
-    known = ", ".join(f"{slot.task} (#{slot.pr_number})" for slot in pulls.values())
+    for record in pulls.values():
+        is_named = word.lstrip("#!") == str(record.pr_number) or word.rstrip("/") == record.pr_url
+        if number is not None and record.pr_number == int(number[1]) and is_named:
+            return record
+    known = ", ".join(f"{record.task} (#{record.pr_number})" for record in pulls.values())
     way_out = f"open are {known}" if known else "none is open; flyball pr open TASK opens one"
     raise UsageError(f"there is no pull request {word!r} of this project's tasks; {way_out}")

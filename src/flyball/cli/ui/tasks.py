@@ -23,7 +23,7 @@ _STYLES = {
 }
 
 
-def record(task: Task, *, whole: bool = True) -> dict[str, object]:
+def task_fields(task: Task, *, whole: bool = True) -> dict[str, object]:
     """A task for ``--json``; not ``whole``: without its long texts."""
     short = {
         "id": task.id,

@@ -46,7 +46,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from flyball.core.signals import End, Signal, SignalKind
-from flyball.core.tasks.task_run import OUTSIDE, Cause, LandingResult, State, TaskRunState
+from flyball.core.tasks.task_run import OUTSIDE, Cause, LandingResult, State, TaskRecord
 
 ATTEMPTS_BY_TIER: Mapping[int, int] = {0: 1, 1: 2, 2: 3, 3: 5}
 """Recovery tier: how often work that failed is tried again by itself. 0 asks a person at once."""
@@ -129,17 +129,17 @@ def budgets_for(
 
 
 def after_end(
-    slot: TaskRunState, budgets: Budgets, *, end: End, reason: str, signal: Signal | None, commits: bool
+    record: TaskRecord, budgets: Budgets, *, end: End, reason: str, signal: Signal | None, commits: bool
 ) -> Decision:
     """``commits``: the branch has something that its base has not, left-over changes included."""
     if end is End.LIMITED:
-        return after_limit(budgets, limits=slot.limited, reason=reason, signal=signal)
+        return after_limit(budgets, limits=record.limited, reason=reason, signal=signal)
     if is_keyless(signal):
         return Decision(move=Action.BLOCK, why=f"{reason}; {_KEYLESS}")
     if end is End.FINISHED:
         return Decision(move=Action.CHECK) if commits else Decision(move=Action.BLOCK, why=_NO_CHANGES)
-    tried, why = slot.failures + 1, reason or end.value
-    if tried >= budgets.attempts or slot.launches >= _LAUNCHES_LIMIT:
+    tried, why = record.failures + 1, reason or end.value
+    if tried >= budgets.attempts or record.launches >= _LAUNCHES_LIMIT:
         times = "once" if tried == 1 else f"{tried} times"
         return Decision(move=Action.BLOCK, why=f"failed {times}, the last time: {why}")
     return Decision(move=Action.AGAIN, cause=Cause.FAILED, why=why, fresh=not commits)
@@ -172,7 +172,7 @@ def after_limit(budgets: Budgets, *, limits: int, reason: str, signal: Signal | 
 
 
 def after_stage(
-    slot: TaskRunState,
+    record: TaskRecord,
     budgets: Budgets,
     *,
     stage: str,
@@ -187,38 +187,38 @@ def after_stage(
     why = f"the stage {stage} failed: {reason or end.value}"
     if is_keyless(signal) or end is End.LIMITED:
         return Decision(move=Action.BLOCK, why=f"{why}; {_KEYLESS}" if is_keyless(signal) else why)
-    if slot.review_backs < budgets.review:
+    if record.review_backs < budgets.review:
         return Decision(move=Action.AGAIN, cause=Cause.REVIEW, why=why)
-    return Decision(move=Action.BLOCK, why=f"{why}{_so_often(slot)}")
+    return Decision(move=Action.BLOCK, why=f"{why}{_so_often(record)}")
 
 
 def after_review(
-    slot: TaskRunState, budgets: Budgets, *, passed: bool | None, why: str, objections: Sequence[str] = ()
+    record: TaskRecord, budgets: Budgets, *, passed: bool | None, why: str, objections: Sequence[str] = ()
 ) -> Decision:
     """``passed``: None where no review could be had. ``why`` says how much stands against it, ``objections``
     what."""
-    by_hand = f"flyball merge {slot.task} lands it all the same"
+    by_hand = f"flyball merge {record.task} lands it all the same"
     if passed:
         return Decision(move=Action.LAND)
     if passed is None:
         return Decision(move=Action.PARK, why=f"unreviewed: {why}; {by_hand}")
-    if slot.review_backs < budgets.review:
+    if record.review_backs < budgets.review:
         detail = "\n".join(f"- {each}" for each in objections)
         return Decision(move=Action.AGAIN, cause=Cause.REVIEW, why=why, detail=detail)
     found = "; ".join(objections) or why
-    return Decision(move=Action.PARK, why=f"its review blocks it{_so_often(slot)}: {found}; {by_hand}")
+    return Decision(move=Action.PARK, why=f"its review blocks it{_so_often(record)}: {found}; {by_hand}")
 
 
-def _so_often(slot: TaskRunState) -> str:
-    backs = slot.review_backs
+def _so_often(record: TaskRecord) -> str:
+    backs = record.review_backs
     return f" after it was sent back {'once' if backs == 1 else f'{backs} times'}" if backs else ""
 
 
-def pull_words(slot: TaskRunState) -> str:
+def pull_words(record: TaskRecord) -> str:
     """That its pull request waits for people."""
-    where = f"pull request #{slot.pr_number} is open: {slot.pr_url}"
-    before = f"; before, it was blocked: {slot.blocked_for}" if slot.blocked_for else ""
-    return f"{where}; flyball land {slot.task} once it is approved{before}"
+    where = f"pull request #{record.pr_number} is open: {record.pr_url}"
+    before = f"; before, it was blocked: {record.blocked_for}" if record.blocked_for else ""
+    return f"{where}; flyball land {record.task} once it is approved{before}"
 
 
 _LANDS_AGAIN = OUTSIDE - {LandingResult.ERROR}
@@ -228,7 +228,7 @@ _WAITS = _LANDS_AGAIN | {LandingResult.PR_OPENED, LandingResult.UNAPPROVED}
 
 
 def after_landing(
-    slot: TaskRunState,
+    record: TaskRecord,
     budgets: Budgets,
     *,
     result: LandingResult,
@@ -241,71 +241,73 @@ def after_landing(
     Where a person had blocked work landed and something outside was in the way, it stays blocked for what it
     was blocked for.
     """
-    if result in OUTSIDE and slot.blocked_for and not slot.pr_number:
-        return Decision(move=Action.BLOCK, why=slot.blocked_for, said=f"{result.value}: {why}")
+    if result in OUTSIDE and record.blocked_for and not record.pr_number:
+        return Decision(move=Action.BLOCK, why=record.blocked_for, said=f"{result.value}: {why}")
     if result is LandingResult.MERGED:
         return Decision(move=Action.MERGED, why=why)
-    if result is LandingResult.GATE_FAILED and slot.gate_backs < budgets.gate:
+    if result is LandingResult.GATE_FAILED and record.gate_backs < budgets.gate:
         return Decision(move=Action.AGAIN, cause=Cause.GATE, why=why, detail=detail)
-    if result is LandingResult.CONFLICT and slot.conflict_backs < budgets.conflict:
+    if result is LandingResult.CONFLICT and record.conflict_backs < budgets.conflict:
         return Decision(move=Action.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
-    if waits or result in _WAITS or (result in OUTSIDE and slot.pr_number):
+    if waits or result in _WAITS or (result in OUTSIDE and record.pr_number):
         if result is LandingResult.PR_OPENED:
             return Decision(move=Action.PARK, why=why)
-        merging = slot.way == MERGE and result in (LandingResult.NO_REMOTE, LandingResult.DIVERGED)
+        merging = record.way == MERGE and result in (LandingResult.NO_REMOTE, LandingResult.DIVERGED)
         # Where a pull request is to be opened, its landing says by itself how that is done after all.
-        mended = not slot.pr_number and (merging or result is LandingResult.GATE_BROKEN)
+        mended = not record.pr_number and (merging or result is LandingResult.GATE_BROKEN)
         again = "; once that is mended, flyball run lands it without an agent" if mended else ""
         return Decision(move=Action.PARK, why=f"{result.value}: {why}{again}")
     return Decision(move=Action.BLOCK, why=f"{result.value}: {why}")
 
 
-def wants_pull(slot: TaskRunState) -> bool:
+def wants_pull(record: TaskRecord) -> bool:
     """Whether finished work waits because its pull request could not be opened."""
-    outside = slot.result in (LandingResult.NO_GH, LandingResult.NO_REMOTE) and slot.way != MERGE
-    return slot.state is State.PARKED and outside and not slot.pr_number
+    outside = record.result in (LandingResult.NO_GH, LandingResult.NO_REMOTE) and record.way != MERGE
+    return record.state is State.PARKED and outside and not record.pr_number
 
 
-def lands_again(slot: TaskRunState) -> bool:
+def lands_again(record: TaskRecord) -> bool:
     """Whether finished work waits only because something outside was in the way of its landing."""
-    return slot.state is State.PARKED and slot.result in _LANDS_AGAIN and not slot.pr_number
+    return record.state is State.PARKED and record.result in _LANDS_AGAIN and not record.pr_number
 
 
-def may_let_go(slot: TaskRunState) -> bool:
+def may_let_go(record: TaskRecord) -> bool:
     """Whether a trip may be let go because its task is closed. A landing that has begun may be what closed
     it, and a pull request that is open is for people to decide."""
-    reviewed = slot.state is State.CHECKING and slot.pr_number
-    return not (slot.final or slot.state is State.LANDING or reviewed)
+    reviewed = record.state is State.CHECKING and record.pr_number
+    return not (record.final or record.state is State.LANDING or reviewed)
 
 
-def may_send_back(slot: TaskRunState) -> bool:
+def may_send_back(record: TaskRecord) -> bool:
     """Whether a person may send its work back to an agent: not what is under way, nor what landed."""
-    return slot.state in (State.PARKED, State.BLOCKED)
+    return record.state in (State.PARKED, State.BLOCKED)
 
 
 def on_resume(
-    slot: TaskRunState, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool
+    record: TaskRecord, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool
 ) -> Decision:
     """What to do with a trip that another engine left behind."""
-    if slot.final:
+    if record.final:
         return Decision(move=Action.LEAVE)
-    if slot.state is State.LANDING:
+    if record.state is State.LANDING:
         return Decision(move=Action.LAND_ON)
-    if slot.state is State.CHECKING and slot.pr_number:
-        return Decision(move=Action.PARK, why=f"{pull_words(slot)}; its review was cut short")
-    if slot.state is State.CHECKING:
+    if record.state is State.CHECKING and record.pr_number:
+        return Decision(move=Action.PARK, why=f"{pull_words(record)}; its review was cut short")
+    if record.state is State.CHECKING:
         return Decision(move=Action.CHECK)
-    if slot.state is State.CLAIMED:
+    if record.state is State.CLAIMED:
         return Decision(move=Action.PREPARE)
-    if slot.state is State.RUNNING and alive:
+    if record.state is State.RUNNING and alive:
         return Decision(move=Action.REATTACH)
-    if slot.state is State.RUNNING and ended_on_file:
+    if record.state is State.RUNNING and ended_on_file:
         return Decision(move=Action.JUDGE)
-    if slot.state is State.ENDED:
+    if record.state is State.ENDED:
         return Decision(move=Action.JUDGE)
-    if slot.state is State.READY:
+    if record.state is State.READY:
         return Decision(move=Action.PREPARE)
-    if slot.failures >= budgets.attempts:
-        return Decision(move=Action.BLOCK, why=f"failed {slot.failures} times, the last time: {slot.reason}")
+    if record.failures >= budgets.attempts:
+        return Decision(
+            move=Action.BLOCK, why=f"failed {record.failures} times, the last time: {record.reason}"
+        )
     why = "the agent was gone when the run went on"
     return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=why, fresh=not commits)

@@ -194,7 +194,7 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRunState:
+class TaskRecord:
     """Everything the entries of one trip say."""
 
     task: str
@@ -289,34 +289,36 @@ _ENDS = {end.value: end for end in End}
 _RESULTS = {result.value: result for result in LandingResult}
 
 
-def apply_entry(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
+def apply_entry(record: TaskRecord | None, entry: LedgerEntry) -> TaskRecord:
     """The trip after one more entry."""
-    if slot is None or entry.step is Step.CLAIM:
-        return _claim(slot, entry)
-    to = TRANSITIONS.get((slot.state, entry.step, entry.mark))
+    if record is None or entry.step is Step.CLAIM:
+        return _claim(record, entry)
+    to = TRANSITIONS.get((record.state, entry.step, entry.mark))
     if to is None:
-        raise InvariantError(f"{entry.task}: {entry.step.value} {entry.mark.value} after {slot.state.value}")
+        raise InvariantError(
+            f"{entry.task}: {entry.step.value} {entry.mark.value} after {record.state.value}"
+        )
     changes: dict[str, Any] = {key: value for key, value in entry.fields.items() if key in _COPIED}
     # A word that this version does not know is not known.
     for key, words in (("end", _ENDS), ("result", _RESULTS)):
         if key in entry.fields:
             changes[key] = words.get(entry.fields[key])
-    if to is not slot.state:
+    if to is not record.state:
         changes["since"] = entry.at
-    changed = replace(slot, state=to, run=entry.run, **changes)
+    changed = replace(record, state=to, run=entry.run, **changes)
     further = _FURTHER.get(entry.step)
     return changed if further is None else further(changed, entry)
 
 
-def _claim(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
+def _claim(record: TaskRecord | None, entry: LedgerEntry) -> TaskRecord:
     """A new trip. What was committed and said in an earlier one is still worth going on from."""
     if entry.step is not Step.CLAIM:
         raise InvariantError(f"{entry.task}: {entry.step.value} before it was claimed")
-    again = slot is not None and slot.state is not State.MERGED
-    kept = {name: getattr(slot, name) for name in ("session", "branch", "base", "worktree") if again}
-    attempt = 1 if slot is None or slot.state is State.MERGED else slot.attempt + 1
-    lesson = slot.reason if slot is not None and slot.state is State.BLOCKED else ""
-    return TaskRunState(
+    again = record is not None and record.state is not State.MERGED
+    kept = {name: getattr(record, name) for name in ("session", "branch", "base", "worktree") if again}
+    attempt = 1 if record is None or record.state is State.MERGED else record.attempt + 1
+    lesson = record.reason if record is not None and record.state is State.BLOCKED else ""
+    return TaskRecord(
         task=entry.task,
         state=State.CLAIMED,
         run=entry.run,
@@ -328,75 +330,75 @@ def _claim(slot: TaskRunState | None, entry: LedgerEntry) -> TaskRunState:
     )
 
 
-def _on_launch(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_launch(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     if entry.mark is RunPhase.BEGUN:
-        return replace(slot, holder=None, keeper=None, end=None)
+        return replace(record, holder=None, keeper=None, end=None)
     return replace(
-        slot,
-        launches=slot.launches + 1,
+        record,
+        launches=record.launches + 1,
         holder=_holder(entry.fields.get("holder")),
         keeper=_holder(entry.fields.get("keeper")),
     )
 
 
-def _on_end(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_end(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd")
-    known = slot.cost_usd if cost is None else (slot.cost_usd or 0.0) + cost
-    denials = tuple(dict.fromkeys((*slot.denials, *(entry.fields.get("denials") or ()))))
-    return replace(slot, tokens=slot.tokens + tokens, cost_usd=known, denials=denials)
+    known = record.cost_usd if cost is None else (record.cost_usd or 0.0) + cost
+    denials = tuple(dict.fromkeys((*record.denials, *(entry.fields.get("denials") or ()))))
+    return replace(record, tokens=record.tokens + tokens, cost_usd=known, denials=denials)
 
 
-def _on_keep(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_keep(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     """Stages that are done stay done only while the work is what they saw."""
     tip = entry.fields.get("tip")
-    return slot if tip is None or tip == slot.checked else replace(slot, stages=(), checked="")
+    return record if tip is None or tip == record.checked else replace(record, stages=(), checked="")
 
 
-def _on_stage(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
-    slot = _on_check_agent(slot, entry)
+def _on_stage(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
+    record = _on_check_agent(record, entry)
     if entry.mark is RunPhase.BEGUN:
-        return slot
-    stages = dict.fromkeys((*slot.stages, entry.fields["stage"]))
-    return replace(slot, stages=tuple(stages), checked=entry.fields.get("tip", ""))
+        return record
+    stages = dict.fromkeys((*record.stages, entry.fields["stage"]))
+    return replace(record, stages=tuple(stages), checked=entry.fields.get("tip", ""))
 
 
-def _on_review(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_review(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     """What an earlier one came to counts no more as soon as another has begun."""
-    slot = _on_check_agent(slot, entry)
-    return replace(slot, passed=None) if entry.mark is RunPhase.BEGUN else slot
+    record = _on_check_agent(record, entry)
+    return replace(record, passed=None) if entry.mark is RunPhase.BEGUN else record
 
 
-def _on_check_agent(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_check_agent(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     """What a stage or a review costs counts for its task; its process is known while it may run."""
     return replace(
-        _on_end(slot, entry),
+        _on_end(record, entry),
         errand=_holder(entry.fields.get("errand")),
         errand_keeper=_holder(entry.fields.get("errand_keeper")),
         errand_folder=entry.fields.get("errand_folder", ""),
     )
 
 
-def _on_back(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_back(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     cause = Cause(entry.fields["cause"])
     counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT, Cause.REVIEW, Cause.REJECTED)
     if cause is Cause.REJECTED:
         # A person's word: budgets start anew. What they saw is over, a pull request of it included.
-        slot = replace(slot, failures=0, gate_backs=0, conflict_backs=0, review_backs=0, limited=0)
-        slot = replace(slot, reviewed="", passed=None, result=None, pr_url="", pr_number=0)
+        record = replace(record, failures=0, gate_backs=0, conflict_backs=0, review_backs=0, limited=0)
+        record = replace(record, reviewed="", passed=None, result=None, pr_url="", pr_number=0)
     if counted:
         said = (entry.fields.get("reason"), entry.fields.get("detail"))
-        slot = replace(slot, lesson_cause=cause, lesson="\n\n".join(filter(None, said)))
+        record = replace(record, lesson_cause=cause, lesson="\n\n".join(filter(None, said)))
     return replace(
-        slot,
+        record,
         cause=cause,
         blocked_for="",
-        attempt=slot.attempt + counted,
-        failures=slot.failures + (cause is Cause.FAILED),
-        gate_backs=slot.gate_backs + (cause is Cause.GATE),
-        conflict_backs=slot.conflict_backs + (cause is Cause.CONFLICT),
-        review_backs=slot.review_backs + (cause is Cause.REVIEW),
-        limited=slot.limited + 1 if cause is Cause.LIMITED else 0,
-        session=None if entry.fields.get("fresh") else slot.session,
+        attempt=record.attempt + counted,
+        failures=record.failures + (cause is Cause.FAILED),
+        gate_backs=record.gate_backs + (cause is Cause.GATE),
+        conflict_backs=record.conflict_backs + (cause is Cause.CONFLICT),
+        review_backs=record.review_backs + (cause is Cause.REVIEW),
+        limited=record.limited + 1 if cause is Cause.LIMITED else 0,
+        session=None if entry.fields.get("fresh") else record.session,
         landing=None,
         holder=None,
         keeper=None,
@@ -405,24 +407,24 @@ def _on_back(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
     )
 
 
-def _on_landing_step(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_landing_step(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     gate = _holder(entry.fields.get("gate"))
     if gate is not None or entry.step is not Step.GATE:
-        slot = replace(slot, gate=gate, gate_folder=entry.fields.get("folder_of_gate", ""))
-    return replace(slot, landing=entry.step, landing_done=entry.mark is RunPhase.DONE)
+        record = replace(record, gate=gate, gate_folder=entry.fields.get("folder_of_gate", ""))
+    return replace(record, landing=entry.step, landing_done=entry.mark is RunPhase.DONE)
 
 
-def _on_tell(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
-    return replace(_on_landing_step(slot, entry), untold=entry.mark is RunPhase.BEGUN)
+def _on_tell(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
+    return replace(_on_landing_step(record, entry), untold=entry.mark is RunPhase.BEGUN)
 
 
-def _on_block(slot: TaskRunState, entry: LedgerEntry) -> TaskRunState:
+def _on_block(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     about_work = _RESULTS.get(entry.fields.get("result", "")) not in OUTSIDE
-    return _on_final(replace(slot, blocked_for=slot.reason) if about_work else slot, entry)
+    return _on_final(replace(record, blocked_for=record.reason) if about_work else record, entry)
 
 
-def _on_final(slot: TaskRunState, _entry: LedgerEntry) -> TaskRunState:
-    return replace(slot, holder=None, keeper=None, errand=None, errand_keeper=None)
+def _on_final(record: TaskRecord, _entry: LedgerEntry) -> TaskRecord:
+    return replace(record, holder=None, keeper=None, errand=None, errand_keeper=None)
 
 
 _FURTHER = {

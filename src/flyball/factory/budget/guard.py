@@ -303,8 +303,8 @@ class BudgetGuard:
 
     def task_usd(self, task: str) -> float:
         """What a task has cost so far."""
-        slot, running = self._ledger.slots.get(task), self._running.get(task, _Running())
-        return ((slot.cost_usd if slot else None) or 0.0) + running.cost_usd
+        record, running = self._ledger.records.get(task), self._running.get(task, _Running())
+        return ((record.cost_usd if record else None) or 0.0) + running.cost_usd
 
     @property
     def run_usd(self) -> float:

@@ -129,15 +129,17 @@ class DefaultBranch:
         if local is None or self.ledger.has_landed(local):
             return
         holders = self.repository.agent_branches(containing=local)
-        slots = [self.ledger.slots.get(branch.removeprefix(BRANCHES)) for branch in holders]
+        records = [self.ledger.records.get(branch.removeprefix(BRANCHES)) for branch in holders]
         made = [
-            slot for slot in slots if slot and slot.base and not self.repository.contains(slot.base, local)
+            record
+            for record in records
+            if record and record.base and not self.repository.contains(record.base, local)
         ]
         if not made or (remote and self.repository.contains(remote, local)) or self.checkout.was_at(local):
             return
-        slot, short = made[0], local[:12]
-        words = f"{self.name} stands at {short}, a commit of {slot.branch} that has not landed"
-        look = f"its agent moved {self.name}, so nothing lands. See git log -p {slot.base[:12]}..{short}"
+        record, short = made[0], local[:12]
+        words = f"{self.name} stands at {short}, a commit of {record.branch} that has not landed"
+        look = f"its agent moved {self.name}, so nothing lands. See git log -p {record.base[:12]}..{short}"
         back = f"git reflog {self.name} says where it stood: git update-ref refs/heads/{self.name} <commit>"
         keep = "or keep it by a commit of your own on top"
         raise MovedError(f"{words}: {look}, take it back ({back}) {keep}, then flyball run")

@@ -28,7 +28,7 @@ from typing import BinaryIO
 from flyball.core.pool.model import Holder
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRecord
 from flyball.factory.agents.process import Process, ProcessWatch
 from flyball.factory.state.ledger import Ledger
 from flyball.governor.launch.supervised_child import exit_code
@@ -208,10 +208,10 @@ class GateRunner:
             argv = ["direnv", "exec", str(tree), *argv]
         return Process.start(argv, env=env, cwd=tree, folder=folder)
 
-    async def end_leftover(self, slot: TaskRunState) -> None:
+    async def end_leftover(self, record: TaskRecord) -> None:
         """End a gate that outlived its engine: two would meet in one worktree."""
-        if slot.gate is not None:
-            await self.end(slot.gate, Path(slot.gate_folder))
+        if record.gate is not None:
+            await self.end(record.gate, Path(record.gate_folder))
 
     async def end(self, holder: Holder, folder: Path) -> None:
         """One that another engine started."""

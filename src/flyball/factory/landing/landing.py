@@ -28,7 +28,7 @@ from pathlib import Path
 
 from flyball.core.tasks.next_step import MERGE
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import LandingResult, RunPhase, Step, TaskRunState
+from flyball.core.tasks.task_run import LandingResult, RunPhase, Step, TaskRecord
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git.repository import BRANCHES, Repository
 from flyball.factory.git.worktree import Worktrees
@@ -74,7 +74,7 @@ class Landing:
         return await catch_refusal(self._landed(task, folder, say, by_hand))
 
     async def _landed(self, task: Task, folder: Path, say: Callable[[str], None], by_hand: bool) -> Landed:
-        recorded = self.ledger.slots[task.id].base
+        recorded = self.ledger.records[task.id].base
         tip = await run_in_thread(self.eligibility.landable_tip, task.id, recorded=recorded, by_hand=by_hand)
         landed = await self._queue.join(BatchMember(task=task, tip=tip, folder=folder, say=say))
         return landed if landed.result is not LandingResult.MERGED else await self.finish(task, tip, landed)
@@ -83,23 +83,23 @@ class Landing:
         batch = LandingBatch(branch=self.branch, rebaser=self.rebaser, gate=self.gate, ledger=self.ledger)
         await batch.land(members)
 
-    async def go_on(self, task: Task, slot: TaskRunState, again: Callable[[], Awaitable[Landed]]) -> Landed:
+    async def go_on(self, task: Task, record: TaskRecord, again: Callable[[], Awaitable[Landed]]) -> Landed:
         """A landing that another engine left behind: finish it if the branch has moved, else ``again``."""
-        await self.gate.end_leftover(slot)
-        if not await run_in_thread(self.has_advanced, slot):
+        await self.gate.end_leftover(record)
+        if not await run_in_thread(self.has_advanced, record):
             return await again()
         tip = await run_in_thread(self.repository.tip, f"{BRANCHES}{task.id}")
         async with self.lock(task.id):
             followed = await self.follow(task)
-        return await self.finish(task, tip, self.merged_result(slot.new, followed))
+        return await self.finish(task, tip, self.merged_result(record.new, followed))
 
     def merged_result(self, commit: str, *notes: str) -> Landed:
         return Landed(result=LandingResult.MERGED, commit=commit, notes=tuple(filter(None, notes)))
 
     async def tell_again(self, task_id: str) -> str:
         """Close a task that has landed and could not be closed then; words if that fails once more."""
-        slot = self.ledger.load_task(task_id)
-        return await self._tell_source(task_id, slot.new) if slot is not None else ""
+        record = self.ledger.load_task(task_id)
+        return await self._tell_source(task_id, record.new) if record is not None else ""
 
     async def catch_up(self) -> None:
         """Bring along a checkout that was left behind, unless a landing is going on that will do it."""
@@ -111,9 +111,9 @@ class Landing:
         finally:
             lock.release()
 
-    def has_advanced(self, slot: TaskRunState) -> bool:
+    def has_advanced(self, record: TaskRecord) -> bool:
         """Has the branch moved to what a landing wanted to move it to?"""
-        new, tip = slot.new, self.repository.tip(self.repository.default)
+        new, tip = record.new, self.repository.tip(self.repository.default)
         return bool(new and tip and self.repository.contains(tip, new))
 
     @asynccontextmanager

@@ -56,7 +56,7 @@ class PullLanding:
     # -- opening ----------------------------------------------------------------------------------------
 
     async def _open(self, task: Task, folder: Path, say: Say) -> Landed:
-        recorded = self.landing.ledger.slots[task.id].base
+        recorded = self.landing.ledger.records[task.id].base
         tip = await run_in_thread(self.landing.eligibility.landable_tip, task.id, recorded=recorded)
         host = await run_in_thread(self.host)
         async with self.landing.lock(task.id, lambda: say(WAITS)):
@@ -69,7 +69,7 @@ class PullLanding:
         await run_in_thread(self._push, task.id, tip, new)
         pull = await run_in_thread(self._find_or_open, host, task)
         self.landing.ledger.note(task.id, Step.PR, pr_url=pull.url, pr_number=pull.number)
-        why = pull_words(self.landing.ledger.slots[task.id])
+        why = pull_words(self.landing.ledger.records[task.id])
         words = f"origin has not {left_out} of {self.landing.branch.name}; pull requests leave them out"
         return Landed(result=LandingResult.PR_OPENED, why=why, commit=new, notes=(words,) if left_out else ())
 
@@ -123,7 +123,7 @@ class PullLanding:
     # -- landing ----------------------------------------------------------------------------------------
 
     async def _land(self, task: Task, folder: Path, say: Say, *, unapproved: bool) -> Landed:
-        host, number = await run_in_thread(self.host), self.landing.ledger.slots[task.id].pr_number
+        host, number = await run_in_thread(self.host), self.landing.ledger.records[task.id].pr_number
         if not number:
             raise Refused(
                 LandingResult.UNAPPROVED,
@@ -147,7 +147,7 @@ class PullLanding:
         return replace(landed, notes=(*landed.notes, *filter(None, [kept])))
 
     async def _forward(self, task: Task, pull: Pull, folder: Path) -> Landed:
-        seen = self.landing.ledger.slots[task.id].new
+        seen = self.landing.ledger.records[task.id].new
         head = await run_in_thread(self.fetch_head, task.id)
         if pull.head and head != pull.head:
             words = f"{BRANCHES}{task.id} at origin is not what #{pull.number} was about a moment ago"

@@ -35,7 +35,7 @@ from flyball.core.signals import End, Signal
 from flyball.core.tasks.model_routing import Route
 from flyball.core.tasks.next_step import Action, Decision, after_limit
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import RunPhase, State, Step, TaskRunState
+from flyball.core.tasks.task_run import RunPhase, State, Step, TaskRecord
 from flyball.errors import AgentError, InvariantError, UsageError
 from flyball.factory.agents.process import Process
 from flyball.factory.agents.watcher import AgentLimits, AgentWatcher
@@ -143,8 +143,8 @@ class AgentRuns:
     """Of the agent that has just ended, as far as it said."""
 
     @property
-    def slot(self) -> TaskRunState:
-        return self.project.ledger.slots[self.task.id]
+    def record(self) -> TaskRecord:
+        return self.project.ledger.records[self.task.id]
 
     # -- an attempt -------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class AgentRuns:
         launch = launcher.runtime.launch(self._assignment(job, told))
         env = {
             **launcher.account.environment(launch.env),
-            "FLYBALL_ATTEMPT": str(self.slot.attempt),
+            "FLYBALL_ATTEMPT": str(self.record.attempt),
             "FLYBALL_STAGE": job.stage,
             **told.variables,
             **charged,
@@ -349,7 +349,7 @@ class AgentRuns:
             tell=self._tell(lease),
             session=self._record_session if job.is_attempt else lambda _: None,
             changed=self.changed,
-            started=self.slot.since if found_again else time.time(),
+            started=self.record.since if found_again else time.time(),
             found_again=found_again,
         )
         self.changed()
@@ -385,7 +385,7 @@ class AgentRuns:
         await self.launcher.governor.release_async(lease, outcome, words=words)
 
     def _record_session(self, session: str) -> None:
-        if session != self.slot.session:
+        if session != self.record.session:
             self.project.ledger.note(self.task.id, Step.SESSION, session=session)
 
     def _record_end(self, step: Step, stage: str, ending: Ending) -> None:
@@ -404,14 +404,14 @@ class AgentRuns:
     def _write_summary(self, folder: Path, stage: str, ending: Ending) -> None:
         named = {"stage": stage} if stage else {}
         fields = ending_fields(ending)
-        run_folders.write_summary(folder, task=self.task.id, **named, attempt=self.slot.attempt, **fields)
+        run_folders.write_summary(folder, task=self.task.id, **named, attempt=self.record.attempt, **fields)
 
     # -- after the engine was gone ------------------------------------------------------------------------
 
     async def reattach(self, job: AgentJob) -> Ending:
         """Follow an attempt that outlived the engine which launched it."""
-        slot = self.slot
-        if slot.holder is None or slot.keeper is None:
+        record = self.record
+        if record.holder is None or record.keeper is None:
             raise InvariantError(f"{self.task.id} is alive, and its process is not in the ledger")
         self.waits.count_place()
         with self._until_over():
@@ -419,38 +419,38 @@ class AgentRuns:
             try:
                 lease = await run_in_thread(
                     internals(self.launcher.governor).take_over,
-                    slot.holder.pid,
-                    replace(self._ask(job), pool=slot.pool or self.launcher.pool),
-                    slot.claim_id,
+                    record.holder.pid,
+                    replace(self._ask(job), pool=record.pool or self.launcher.pool),
+                    record.claim_id,
                 )
             except UsageError:
                 # It has just ended; its supervisor still ends what it left behind, and needs no slot for it.
-                await self.launcher.watch.death_of(slot.keeper)
+                await self.launcher.watch.death_of(record.keeper)
                 return await self.read_from_files()
-            process = Process(Path(slot.folder), slot.holder, slot.keeper)
+            process = Process(Path(record.folder), record.holder, record.keeper)
             return (await self._follow(job, process, lease, found_again=True)).ending
 
     async def read_from_files(self) -> Ending:
         """How an attempt ended that no engine followed."""
-        folder = Path(self.slot.folder)
+        folder = Path(self.record.folder)
         ending = await self._read(folder)
         self._write_summary(folder, "", ending)
         return ending
 
     async def end_leftover_attempt(self) -> None:
         """End one that outlived its engine and is not wanted any more; what it cost is written down."""
-        slot = self.slot
-        if slot.state is State.RUNNING:
-            await self._end_process(slot.folder, slot.holder, slot.keeper)
+        record = self.record
+        if record.state is State.RUNNING:
+            await self._end_process(record.folder, record.holder, record.keeper)
             self.project.ledger.note(self.task.id, Step.END, **ending_fields(await self.read_from_files()))
 
     async def end_leftover_check(self) -> None:
         """End a stage or a review that outlived its engine: its step is done again, and two would meet in one
         worktree."""
-        slot = self.slot
-        if slot.errand is not None and slot.errand_keeper is not None:
-            await self._end_process(slot.errand_folder, slot.errand, slot.errand_keeper)
-            self._record_end(Step.STAGE, "", await self._read(Path(slot.errand_folder)))
+        record = self.record
+        if record.errand is not None and record.errand_keeper is not None:
+            await self._end_process(record.errand_folder, record.errand, record.errand_keeper)
+            self._record_end(Step.STAGE, "", await self._read(Path(record.errand_folder)))
 
     async def _end_process(self, folder: str, holder: Holder | None, keeper: Holder | None) -> None:
         if holder is None or keeper is None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from flyball.core.tasks.next_step import wants_pull
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.factory.agents.watcher import PROGRESS
 from flyball.factory.run.run import Run
 from flyball.factory.state.ledger import Ledger
@@ -97,9 +97,9 @@ def board_from_run(run: Run) -> Board:
     titles = {task.id: task for task in run.view.loaded.tasks}
     rows = [_running_row(task_run) for task_run in run.task_runs.values()]
     over = (*report.merged, *report.blocked, *report.parked, *report.left)
-    known, launcher = project.ledger.slots, run.context.launcher
-    slots = [known[each] for each in over if each not in run.task_runs and each in known]
-    rows += [_ended_row(slot, titles.get(slot.task), launcher.runtime.name) for slot in slots]
+    known, launcher = project.ledger.records, run.context.launcher
+    records = [known[each] for each in over if each not in run.task_runs and each in known]
+    rows += [_ended_row(record, titles.get(record.task), launcher.runtime.name) for record in records]
     left = report.left
     rows = [
         replace(row, state=LEFT, stage="", waits_for="", why=left[row.task]) if row.task in left else row
@@ -132,48 +132,48 @@ def board_from_run(run: Run) -> Board:
 
 
 def _running_row(task_run: Any) -> BoardRow:
-    slot, agent, waits = task_run.slot, task_run.agent, task_run.waits.reason
+    record, agent, waits = task_run.record, task_run.agent, task_run.waits.reason
     progress = agent.progress if agent is not None else None
     tokens = progress.tokens.total if progress is not None and progress.tokens else None
-    costs = [slot.cost_usd, progress.cost_usd if progress is not None else None]
+    costs = [record.cost_usd, progress.cost_usd if progress is not None else None]
     known = [each for each in costs if each is not None]
     return BoardRow(
-        task=slot.task,
+        task=record.task,
         title=task_run.task.title,
-        state=slot.state.value,
-        attempt=slot.attempt,
+        state=record.state.value,
+        attempt=record.attempt,
         agent=(progress.model if progress is not None and progress.model else "") or task_run.runtime,
-        since=slot.since,
-        tokens=(tokens or 0) + slot.tokens or None,
+        since=record.since,
+        tokens=(tokens or 0) + record.tokens or None,
         cost_usd=sum(known) if known else None,
-        denials=list(dict.fromkeys((*slot.denials, *(progress.denials if progress is not None else ())))),
+        denials=list(dict.fromkeys((*record.denials, *(progress.denials if progress is not None else ())))),
         activity=progress.activity if progress is not None else "",
         stuck=agent.stuck if agent is not None else False,
-        back=f"{slot.cause.value}: {_one_line(slot.reason)}" if slot.cause is not None else "",
+        back=f"{record.cause.value}: {_one_line(record.reason)}" if record.cause is not None else "",
         stage=waits.stage,
         waits_for=waits.kind.value if waits.kind is not None else "",
         until=waits.until,
         why=_one_line(waits.detail),
-        folder=slot.folder,
+        folder=record.folder,
     )
 
 
-def _ended_row(slot: TaskRunState, task: Task | None, runtime: str) -> BoardRow:
+def _ended_row(record: TaskRecord, task: Task | None, runtime: str) -> BoardRow:
     return BoardRow(
-        task=slot.task,
+        task=record.task,
         title=task.title if task is not None else "",
-        state=slot.state.value,
-        attempt=slot.attempt,
-        agent=slot.model or runtime,
-        since=slot.since,
-        tokens=slot.tokens or None,
-        cost_usd=slot.cost_usd,
-        denials=list(slot.denials),
-        why="" if slot.state is State.MERGED else _one_line(slot.reason),
-        folder=slot.folder,
-        pr_url=slot.pr_url,
-        pr_number=slot.pr_number,
-        wants_pull=wants_pull(slot),
+        state=record.state.value,
+        attempt=record.attempt,
+        agent=record.model or runtime,
+        since=record.since,
+        tokens=record.tokens or None,
+        cost_usd=record.cost_usd,
+        denials=list(record.denials),
+        why="" if record.state is State.MERGED else _one_line(record.reason),
+        folder=record.folder,
+        pr_url=record.pr_url,
+        pr_number=record.pr_number,
+        wants_pull=wants_pull(record),
     )
 
 
@@ -214,9 +214,11 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
     """How things stand where no run is going on."""
     # Of what is merged only the number: there may be thousands.
     ledger.load()
-    left = (ledger.slots, ledger.runs_in(State.PARKED), ledger.runs_in(State.BLOCKED))
-    task_runs = [slot for found in left for slot in found.values()]
-    rows = [_with_progress(_ended_row(slot, tasks.get(slot.task), runtime), slot) for slot in task_runs]
+    left = (ledger.records, ledger.runs_in(State.PARKED), ledger.runs_in(State.BLOCKED))
+    task_runs = [record for found in left for record in found.values()]
+    rows = [
+        _with_progress(_ended_row(record, tasks.get(record.task), runtime), record) for record in task_runs
+    ]
     return Board(
         project=project,
         run=ledger.last_run(),
@@ -225,15 +227,15 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
         at=time.time(),
         rows=rows,
         merged=len(ledger.merged_tasks()),
-        account=max(task_runs, key=lambda slot: slot.since).identity if task_runs else "",
+        account=max(task_runs, key=lambda record: record.since).identity if task_runs else "",
     )
 
 
-def _with_progress(row: BoardRow, slot: TaskRunState) -> BoardRow:
-    if slot.state is not State.RUNNING:
+def _with_progress(row: BoardRow, record: TaskRecord) -> BoardRow:
+    if record.state is not State.RUNNING:
         return row
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads((Path(slot.folder) / PROGRESS).read_text(encoding="utf-8"))
+        found = json.loads((Path(record.folder) / PROGRESS).read_text(encoding="utf-8"))
         fields = {**asdict(row), "activity": found.get("activity") or "", "tokens": found.get("tokens")}
         return BoardRow(**fields)
     return row

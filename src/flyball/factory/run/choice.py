@@ -20,7 +20,7 @@ from flyball.core.tasks.next_step import lands_again, may_let_go
 from flyball.core.tasks.readiness import DeferReason, ReadyTask, TaskIndex
 from flyball.core.tasks.scheduler import RunningTask, Selection, choose
 from flyball.core.tasks.task import Task, TaskStatus
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.errors import StoreError, UsageError
 from flyball.factory.budget.guard import BudgetGuard
 from flyball.factory.run.options import RunRequest
@@ -138,13 +138,13 @@ def machine_resources(opened: Callable[[], AbstractContextManager[Store]]) -> Ma
 class Leftovers:
     """What earlier runs left behind, sorted by what a run that begins now does with it. By task."""
 
-    resumed: Mapping[str, TaskRunState]
+    resumed: Mapping[str, TaskRecord]
     """Cut short, and gone on with."""
-    closed: Mapping[str, TaskRunState]
+    closed: Mapping[str, TaskRecord]
     """Cut short, and closed by a person meanwhile: let go."""
-    left_out: Mapping[str, TaskRunState]
+    left_out: Mapping[str, TaskRecord]
     """Cut short, and not what this run was asked for."""
-    landed_again: Mapping[str, TaskRunState]
+    landed_again: Mapping[str, TaskRecord]
     """Only something outside kept it from landing: a new run is a person's word that this was mended."""
     parked: Mapping[str, str]
     blocked: Mapping[str, str]
@@ -158,34 +158,34 @@ def leftovers(
     policy: RunPolicy,
 ) -> Leftovers:
     resumed, closed, left_out = {}, {}, {}
-    for task_id, slot in ledger.slots.items():
+    for task_id, record in ledger.records.items():
         task = tasks.get(task_id) or Task(id=task_id, title=task_id)
-        if slot.final:
+        if record.final:
             continue
-        if task.status is TaskStatus.CLOSED and may_let_go(slot):
-            closed[task_id] = slot
+        if task.status is TaskStatus.CLOSED and may_let_go(record):
+            closed[task_id] = record
         elif request.wants(task, tasks):
-            resumed[task_id] = slot
+            resumed[task_id] = record
         else:
-            left_out[task_id] = slot
+            left_out[task_id] = record
     again, parked = {}, {}
     still_open = {name: task for name, task in tasks.items() if task.status is not TaskStatus.CLOSED}
-    for task_id, slot in ledger.runs_in(State.PARKED).items():
+    for task_id, record in ledger.runs_in(State.PARKED).items():
         if task_id not in still_open:
             continue
         task = still_open[task_id]
         if (
-            lands_again(slot)
+            lands_again(record)
             and request.wants(task, tasks)
             and policy.landing_policy(task, tasks).name != MANUAL
         ):
-            again[task_id] = slot
+            again[task_id] = record
         else:
-            parked[task_id] = slot.reason
+            parked[task_id] = record.reason
     blocked = {
-        task_id: slot.reason
-        for task_id, slot in ledger.runs_in(State.BLOCKED).items()
-        if task_id in still_open and slot.run == ledger.run
+        task_id: record.reason
+        for task_id, record in ledger.runs_in(State.BLOCKED).items()
+        if task_id in still_open and record.run == ledger.run
     }
     return Leftovers(
         resumed=resumed,

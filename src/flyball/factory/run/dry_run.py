@@ -99,7 +99,7 @@ def _ledger_to_read(root: Path) -> Iterator[Ledger]:
     try:
         ledger.load()
         # What was cut short is gone on with under its own name, and pays from its own budget.
-        ledger.run = next(reversed(ledger.slots.values())).run if ledger.slots else "new"
+        ledger.run = next(reversed(ledger.records.values())).run if ledger.records else "new"
         yield ledger
     finally:
         ledger.close()
@@ -125,12 +125,12 @@ class _Planner:
         config, budget = self._config, self._budget_now()
         width = self._options.width or config.run.width
         found = leftovers(self._ledger, self._tasks, self._request, self._policy)
-        resumed = {task: slot.state.value for task, slot in found.resumed.items()}
+        resumed = {task: record.state.value for task, record in found.resumed.items()}
         resumed |= dict.fromkeys(found.landed_again, "finished and not landed")
         # Where the money allows no agent, the task that would be first is told why.
         room = room_beside(
             min(width, max(1, budget.width(width))),
-            starting=sum(slot.state in _WITH_AGENT for slot in found.resumed.values()),
+            starting=sum(record.state in _WITH_AGENT for record in found.resumed.values()),
             under_way=len(resumed),
         )
         choice, _ = self._chooser(found).choose_paid(room, budget, self._policy)

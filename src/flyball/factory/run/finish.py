@@ -31,7 +31,7 @@ from flyball.core.tasks.next_step import (
     pull_words,
 )
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import LandingResult, RunPhase, Step, TaskRunState
+from flyball.core.tasks.task_run import LandingResult, RunPhase, Step, TaskRecord
 from flyball.errors import GitError
 from flyball.factory.agents.personas import find_persona
 from flyball.factory.agents.prompt import compile_stage
@@ -67,8 +67,8 @@ class Finish:
     """What its landing came to."""
 
     @property
-    def slot(self) -> TaskRunState:
-        return self.project.ledger.slots[self.task.id]
+    def record(self) -> TaskRecord:
+        return self.project.ledger.records[self.task.id]
 
     @property
     def by_hand(self) -> bool:
@@ -83,7 +83,7 @@ class Finish:
             if (stages or review.on) and (refused := await self._refusal()):
                 return refused
             for name, part in stages.items():
-                if name not in self.slot.stages and (not part.types or self.task.type in part.types):
+                if name not in self.record.stages and (not part.types or self.task.type in part.types):
                     step = await self._stage(name, part)
                     if step.move is not Action.CHECK:
                         return step
@@ -102,11 +102,11 @@ class Finish:
         """What cannot land anyway is not worth another agent."""
         try:
             await run_in_thread(
-                self.landings.landing.eligibility.landable_tip, self.task.id, recorded=self.slot.base
+                self.landings.landing.eligibility.landable_tip, self.task.id, recorded=self.record.base
             )
         except Refused as refused:
             landed, budgets = refused.landed, self.policy.budgets_for(self.task)
-            return after_landing(self.slot, budgets, result=landed.result, why=landed.why)
+            return after_landing(self.record, budgets, result=landed.result, why=landed.why)
         return None
 
     async def _stage(self, name: str, part: StagePart) -> Decision:
@@ -128,7 +128,7 @@ class Finish:
             persona=persona.text,
             stage=name,
             told=part.prompt,
-            base=self.slot.base or self.project.repository.default,
+            base=self.record.base or self.project.repository.default,
         )
         instructions = Instructions(prompt=prompt, tree=tree.path, effort=persona.effort)
         ran = await self.agents.run_to_end(job, lambda: instructions)
@@ -136,10 +136,10 @@ class Finish:
             return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         message = f"{self.task.title}: {name}\n\nTask: {self.task.id}"
         await run_in_thread(
-            self.project.worktrees.gather, self.task.id, message, base=self.slot.base, commit=ran.finished
+            self.project.worktrees.gather, self.task.id, message, base=self.record.base, commit=ran.finished
         )
         step = after_stage(
-            self.slot,
+            self.record,
             self.policy.budgets_for(self.task),
             stage=name,
             required=part.required,
@@ -165,7 +165,7 @@ class Finish:
         if self.move is ManualMove.REVIEW:
             return await self._review_pull()
         on = self.policy.config.review.on and not self.by_hand
-        if on and (why := await run_in_thread(why_unreviewed, self.project.repository, self.slot)):
+        if on and (why := await run_in_thread(why_unreviewed, self.project.repository, self.record)):
             return Decision(move=Action.PARK, why=why)
         policy = self.policy.landing_policy(self.task, self.project.tasks)
         if policy.name == MANUAL and not self.by_hand:
@@ -177,17 +177,17 @@ class Finish:
 
     async def land_on(self) -> Decision:
         """A landing that was cut short. If it began without a review, a person had said so."""
-        landing, slot = self.landings.landing, self.slot
-        bound = slot.passed and not self.by_hand and not await run_in_thread(landing.has_advanced, slot)
-        if bound and (why := await run_in_thread(why_unreviewed, self.project.repository, slot)):
-            await landing.gate.end_leftover(slot)
+        landing, record = self.landings.landing, self.record
+        bound = record.passed and not self.by_hand and not await run_in_thread(landing.has_advanced, record)
+        if bound and (why := await run_in_thread(why_unreviewed, self.project.repository, record)):
+            await landing.gate.end_leftover(record)
             return Decision(move=Action.PARK, why=why)
-        return await self._decide_after(landing.go_on(self.task, slot, self._landing))
+        return await self._decide_after(landing.go_on(self.task, record, self._landing))
 
     def _landing(self) -> Awaitable[Landed]:
         """As a person said, or the policy does."""
         task, pulls, say = self.task, self.landings.pulls, self.waits.show_landing
-        known = self.slot.folder
+        known = self.record.folder
         folder = Path(known) if known else run_folders.new_folder(self.project.state, task.id)
         by_pull = self.policy.landing_policy(task, self.project.tasks).name == PR
         if self.move is ManualMove.PULL_REQUEST or (self.move is None and by_pull):
@@ -203,7 +203,7 @@ class Finish:
         # A person who lands by hand looks at what came of it; no agent is set to work behind their back.
         budgets = NO_RETRIES if self.by_hand else self.policy.budgets_for(self.task)
         return after_landing(
-            self.slot,
+            self.record,
             budgets,
             result=landed.result,
             why=landed.commit[:12] if landed.result is LandingResult.MERGED else landed.why,
@@ -225,4 +225,4 @@ class Finish:
             why = str(error)
         finally:
             self.waits.give_place_back()
-        return Decision(move=Action.PARK, why=f"{pull_words(self.slot)}; {why}")
+        return Decision(move=Action.PARK, why=f"{pull_words(self.record)}; {why}")

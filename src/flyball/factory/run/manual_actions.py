@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flyball.core.tasks.next_step import Action, Decision, may_let_go, may_send_back
-from flyball.core.tasks.task_run import Cause, State, Step, TaskRunState
+from flyball.core.tasks.task_run import Cause, State, Step, TaskRecord
 from flyball.errors import UsageError
 from flyball.factory.run.options import ManualMove
 from flyball.factory.run.run import Run
@@ -46,12 +46,12 @@ class ManualAction:
 def land(run: Run, task_id: str, move: ManualMove) -> RequestAnswer:
     if task_id in run.task_runs:
         return answer_unchanged(f"{task_id} is under way already")
-    slot = run.project.ledger.load_task(task_id)
-    if slot is None or slot.state not in (State.PARKED, State.BLOCKED, State.LANDING):
-        return answer_refused(f"{task_id} cannot be landed: {_state_words(slot)}")
+    record = run.project.ledger.load_task(task_id)
+    if record is None or record.state not in (State.PARKED, State.BLOCKED, State.LANDING):
+        return answer_refused(f"{task_id} cannot be landed: {_state_words(record)}")
     _forget(run, task_id)
     task_run = run.new_task_run(task_id)
-    begun = slot.state is State.LANDING
+    begun = record.state is State.LANDING
     task_run.finish.move, task_run.first = move, Decision(move=Action.LAND_ON if begun else Action.LAND)
     run.start(task_run)
     return answer_done(f"{task_id} is being landed")
@@ -60,11 +60,11 @@ def land(run: Run, task_id: str, move: ManualMove) -> RequestAnswer:
 def close(run: Run, task_id: str) -> RequestAnswer:
     """Let go of a task that a person has closed where it is kept."""
     run.view.stale = True
-    task_run, slot = run.task_runs.get(task_id), _slot(run, task_id)
-    if task_run is None and (slot is None or slot.final):
+    task_run, record = run.task_runs.get(task_id), _record(run, task_id)
+    if task_run is None and (record is None or record.final):
         _forget(run, task_id)
         return answer_unchanged(f"nothing is under way for {task_id}")
-    if slot is None or not may_let_go(slot):
+    if record is None or not may_let_go(record):
         return answer_refused(f"{task_id} cannot be let go: its landing has begun and goes on")
     if task_run is None:
         _forget(run, task_id)
@@ -78,11 +78,11 @@ def close(run: Run, task_id: str) -> RequestAnswer:
 
 def send_back(run: Run, task_id: str, words: str) -> RequestAnswer:
     """Its work goes back to an agent, with a person's words. The run chooses when, as for all tasks."""
-    slot = _slot(run, task_id)
-    if slot is None or task_id in run.task_runs or not may_send_back(slot):
-        return answer_refused(f"{task_id} cannot be sent back: {_state_words(slot)}")
+    record = _record(run, task_id)
+    if record is None or task_id in run.task_runs or not may_send_back(record):
+        return answer_refused(f"{task_id} cannot be sent back: {_state_words(record)}")
     _forget(run, task_id)
-    before = f"Before that it was blocked: {slot.reason}" if slot.state is State.BLOCKED else ""
+    before = f"Before that it was blocked: {record.reason}" if record.state is State.BLOCKED else ""
     cause = Cause.REJECTED.value
     run.project.ledger.note(task_id, Step.BACK, cause=cause, reason=words, detail=before, until=0.0)
     run.wake()
@@ -96,10 +96,10 @@ def _forget(run: Run, task_id: str) -> None:
     run.report.left.pop(task_id, None)
 
 
-def _slot(run: Run, task_id: str) -> TaskRunState | None:
+def _record(run: Run, task_id: str) -> TaskRecord | None:
     task_run = run.task_runs.get(task_id)
-    return task_run.slot if task_run is not None else run.project.ledger.load_task(task_id)
+    return task_run.record if task_run is not None else run.project.ledger.load_task(task_id)
 
 
-def _state_words(slot: TaskRunState | None) -> str:
-    return f"it is {slot.state.value}" if slot is not None else "no work was done on it"
+def _state_words(record: TaskRecord | None) -> str:
+    return f"it is {record.state.value}" if record is not None else "no work was done on it"

@@ -28,7 +28,7 @@ from flyball.core.tasks.review_report import (
     parse_review,
 )
 from flyball.core.tasks.task import Task
-from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRunState
+from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRecord
 from flyball.errors import AgentError, GitError, UsageError
 from flyball.factory.agents.personas import find_persona
 from flyball.factory.agents.prompt import ReviewAsk, compile_review
@@ -58,8 +58,8 @@ class Reviewing:
     """What a person may want to know of it."""
 
     @property
-    def slot(self) -> TaskRunState:
-        return self.project.ledger.slots[self.task.id]
+    def record(self) -> TaskRecord:
+        return self.project.ledger.records[self.task.id]
 
     async def review(self) -> Decision:
         """Have the branch reviewed as it stands now, unless this very commit has passed; what is next."""
@@ -67,7 +67,7 @@ class Reviewing:
         tip = await self._tip()
         if tip is None:
             return self._next(passed=None, why=f"the branch {BRANCHES}{self.task.id} is gone")
-        if self.slot.passed and self.slot.reviewed == tip:
+        if self.record.passed and self.record.reviewed == tip:
             return self._next(passed=True)
         found = self._earlier_block(tip) or await self._review_anew(tip)
         if isinstance(found, str):
@@ -112,8 +112,8 @@ class Reviewing:
 
     def _earlier_block(self, tip: str) -> Review | None:
         """What the ledger has of a review that blocked this commit, before anything was done about it."""
-        slot = self.slot
-        if slot.state is not State.CHECKING or slot.passed is not False or slot.reviewed != tip:
+        record = self.record
+        if record.state is not State.CHECKING or record.passed is not False or record.reviewed != tip:
             return None
         entries = self.project.ledger.history(self.task.id)
         last = next(
@@ -127,7 +127,7 @@ class Reviewing:
 
     def _next(self, *, passed: bool | None, why: str = "", objections: tuple[str, ...] = ()) -> Decision:
         budgets = self.policy.budgets_for(self.task)
-        return after_review(self.slot, budgets, passed=passed, why=why, objections=objections)
+        return after_review(self.record, budgets, passed=passed, why=why, objections=objections)
 
     # -- asking -----------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Reviewing:
     async def _ask(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
         place = ReviewWorktree(self.project.worktrees, self.task.id)
         criteria, part = parse_criteria(self.task.acceptance), self.policy.config.review
-        base = self.slot.base or self.project.repository.default
+        base = self.record.base or self.project.repository.default
         try:
             worktree = await run_in_thread(lambda: place.make(base=base, commit=tip))
             persona = find_persona(self.project.root, part.persona)
@@ -160,7 +160,7 @@ class Reviewing:
                 file=str(worktree.answer),
                 diff=worktree.diff.name,
                 variable=FILE_VARIABLE,
-                before=self.slot.lesson if self.slot.lesson_cause is Cause.REVIEW else "",
+                before=self.record.lesson if self.record.lesson_cause is Cause.REVIEW else "",
                 wrong=wrong,
             )
             instructions = Instructions(
@@ -185,14 +185,14 @@ class Reviewing:
         return await run_in_thread(self.project.repository.tip, f"{BRANCHES}{self.task.id}")
 
 
-def why_unreviewed(repository: Repository, slot: TaskRunState) -> str:
+def why_unreviewed(repository: Repository, record: TaskRecord) -> str:
     """Why a task run's work may not land by itself, in words; empty if its branch stands where it passed."""
-    tip = repository.tip(f"{BRANCHES}{slot.task}")
-    if slot.passed and tip == slot.reviewed:
+    tip = repository.tip(f"{BRANCHES}{record.task}")
+    if record.passed and tip == record.reviewed:
         return ""
-    moved = slot.passed and slot.reviewed
-    why = f"its branch has moved on since {slot.reviewed[:12]} passed" if moved else "no review passed it"
-    return f"unreviewed: {why}; flyball merge {slot.task} lands it all the same"
+    moved = record.passed and record.reviewed
+    why = f"its branch has moved on since {record.reviewed[:12]} passed" if moved else "no review passed it"
+    return f"unreviewed: {why}; flyball merge {record.task} lands it all the same"
 
 
 def _is_hopeless(ran: Completed) -> bool:

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from flyball.core.tasks.next_step import Action, Decision
 from flyball.core.tasks.readiness import DeferReason, ReadyTask
 from flyball.core.tasks.scheduler import Selection
-from flyball.core.tasks.task_run import State, Step, TaskRunState
+from flyball.core.tasks.task_run import State, Step, TaskRecord
 from flyball.errors import UsageError
 from flyball.factory.run.budget_stop import BudgetStop
 from flyball.factory.run.choice import Chooser, Leftovers, item_for, leftovers, machine_resources, room_beside
@@ -102,7 +102,7 @@ class Run:
         """End the agents and keep everything; what is being landed may land."""
         self.report.paused = why
         for task_run in list(self.task_runs.values()):
-            if task_run.slot.state in (State.ENDED, State.LANDING):
+            if task_run.record.state in (State.ENDED, State.LANDING):
                 task_run.leave()
             else:
                 task_run.stop()
@@ -258,9 +258,9 @@ class Run:
 
     def _begin(self, item: ReadyTask) -> None:
         task_id = item.task.id
-        slot = self.project.ledger.load_task(task_id)
+        record = self.project.ledger.load_task(task_id)
         # Sent back by a person while this run goes on: it is claimed already, and knows what was said.
-        if slot is None or slot.final:
+        if record is None or record.final:
             self.project.ledger.note(task_id, Step.CLAIM)
         self.start(TaskRun(self.context, item, changed=self._changed, nudges=self._nudges))
 
@@ -286,25 +286,25 @@ class Run:
         if task_run.paused:
             self.report.paused = task_run.paused
             self.drain(task_run.paused)
-        if not task_run.dropped or task_run.slot.state is State.MERGED:
-            self._record(task_run.slot, task_run.stopped)
+        if not task_run.dropped or task_run.record.state is State.MERGED:
+            self._record(task_run.record, task_run.stopped)
         self.wake()
 
-    def _record(self, slot: TaskRunState, stopped: str) -> None:
-        if slot.denials:
-            self.report.denials[slot.task] = list(slot.denials)
-        if slot.state is State.MERGED:
-            self.report.merged.append(slot.task)
-            self.view.merged.add(slot.task)
+    def _record(self, record: TaskRecord, stopped: str) -> None:
+        if record.denials:
+            self.report.denials[record.task] = list(record.denials)
+        if record.state is State.MERGED:
+            self.report.merged.append(record.task)
+            self.view.merged.add(record.task)
             self.view.stale = True
-        elif slot.state is State.PARKED:
-            self.report.parked[slot.task] = slot.reason
-        elif slot.state is State.BLOCKED:
-            self.report.blocked[slot.task] = slot.reason
-        elif slot.state is State.CHECKING:
-            self.report.left[slot.task] = "its work is done and still to be checked"
+        elif record.state is State.PARKED:
+            self.report.parked[record.task] = record.reason
+        elif record.state is State.BLOCKED:
+            self.report.blocked[record.task] = record.reason
+        elif record.state is State.CHECKING:
+            self.report.left[record.task] = "its work is done and still to be checked"
         else:
-            self.report.left[slot.task] = stopped or slot.reason or f"it was {slot.state.value}"
+            self.report.left[record.task] = stopped or record.reason or f"it was {record.state.value}"
 
     async def _recover(self) -> None:
         """Go on with what an engine before us left behind."""
@@ -318,19 +318,19 @@ class Run:
         await self._resume(found)
         self._hold_back(found)
 
-    async def _clear_the_way(self, cut_short: Iterable[TaskRunState]) -> None:
+    async def _clear_the_way(self, cut_short: Iterable[TaskRecord]) -> None:
         """Before anything lands: gates would meet in one worktree, and two that bring one checkout along put
         each other's files back. All gates at once: each may take its time."""
         gate = self.landings.landing.gate
-        await asyncio.gather(*(gate.end_leftover(slot) for slot in cut_short))
+        await asyncio.gather(*(gate.end_leftover(record) for record in cut_short))
         await self.landings.landing.catch_up()
         await self._close_landed()
 
     async def _resume(self, found: Leftovers) -> None:
         for task_id in found.closed:
             self.report.note(await self.new_task_run(task_id).let_go())
-        for task_id, slot in found.left_out.items():
-            words = f"{task_id} was cut short earlier ({slot.state.value}) and is left out of this run"
+        for task_id, record in found.left_out.items():
+            words = f"{task_id} was cut short earlier ({record.state.value}) and is left out of this run"
             self.report.note(words)
         for task_id in found.resumed:
             task_run = self.new_task_run(task_id)

@@ -254,8 +254,8 @@ def _run_name(state: Path) -> str:
         ledger = Ledger(state, read_only=True)
         try:
             ledger.load()
-            if ledger.slots:
-                return next(reversed(ledger.slots.values())).run
+            if ledger.records:
+                return next(reversed(ledger.records.values())).run
             # Two within one second are two.
             return f"{name}-{os.getpid()}" if ledger.last_run().startswith(name) else name
         finally:

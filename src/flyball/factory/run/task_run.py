@@ -24,7 +24,7 @@ from flyball.core.tasks.labels import PR
 from flyball.core.tasks.model_routing import IMPLEMENT
 from flyball.core.tasks.next_step import Action, Decision, after_end, may_let_go, on_resume
 from flyball.core.tasks.readiness import ReadyTask
-from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRunState
+from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRecord
 from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
 from flyball.factory.agents.personas import IMPLEMENTER, find_persona
 from flyball.factory.agents.prompt import News, compile_news, compile_prompt
@@ -97,8 +97,8 @@ class TaskRun:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def slot(self) -> TaskRunState:
-        return self.project.ledger.slots[self.task.id]
+    def record(self) -> TaskRecord:
+        return self.project.ledger.records[self.task.id]
 
     @property
     def notes(self) -> list[str]:
@@ -125,7 +125,7 @@ class TaskRun:
     @property
     def busy(self) -> bool:
         """It goes on by itself, and does not wait for others, a reset or money."""
-        done = self.slot.state in (State.ENDED, State.CHECKING, State.LANDING) and not self.waits.waiting
+        done = self.record.state in (State.ENDED, State.CHECKING, State.LANDING) and not self.waits.waiting
         return not self.shut_out and (self.waits.placed or done)
 
     def start(self) -> asyncio.Task[None]:
@@ -138,8 +138,8 @@ class TaskRun:
     def leave(self) -> None:
         """Drain: let the agent finish and land, and start none."""
         self.waits.leaving = True
-        before = self.slot.state in (State.CLAIMED, State.READY)
-        waits = self.slot.state is State.CHECKING and self.waits.waiting
+        before = self.record.state in (State.CLAIMED, State.READY)
+        waits = self.record.state is State.CHECKING and self.waits.waiting
         if (before or waits) and not self.agents.launching and self._task:
             self._task.cancel()
 
@@ -193,7 +193,7 @@ class TaskRun:
         finally:
             self.waits.give_place_back()
             self.waits.show(None)
-        if self.dropped and may_let_go(self.slot):
+        if self.dropped and may_let_go(self.record):
             self.notes.append(await self.let_go())
 
     async def _take_step(self, step: Decision) -> Decision:
@@ -230,7 +230,7 @@ class TaskRun:
         if self.waits.leaving or step.pause:
             return Decision(move=Action.LEAVE)
         self.waits.wants_place = False
-        await self.waits.until(self.slot.until, self.slot.reason)
+        await self.waits.until(self.record.until, self.record.reason)
         if self.landings.base_gate.pending:
             self.waits.show(WaitKind.BASE_GATE)
         if await self.landings.base_gate.is_red():
@@ -244,22 +244,22 @@ class TaskRun:
     def _job(self) -> AgentJob:
         """The next attempt. A last try may ask for a larger model."""
         attempts = self.policy.budgets_for(self.task).attempts
-        last_try = self.slot.failures > 0 and self.slot.failures + 1 >= attempts
+        last_try = self.record.failures > 0 and self.record.failures + 1 >= attempts
         route = self.policy.route_for(self.task, last_try=last_try)
         return AgentJob(purpose=Purpose.ATTEMPT, stage=IMPLEMENT, route=route)
 
     def _instructions(self, tree: Path) -> Instructions:
-        slot, persona = self.slot, find_persona(self.project.root, IMPLEMENTER)
+        record, persona = self.record, find_persona(self.project.root, IMPLEMENTER)
         why_back = ""
-        if slot.lesson:
-            opening = _OPENINGS.get(slot.lesson_cause, "The last try was stopped")
-            why_back = f"{opening.format(branch=self.project.repository.default)}: {slot.lesson}"
-        news = News(attempt=slot.attempt, why_back=why_back, nudges=self._nudges(self.task.id))
-        if slot.session is not None and self.runtime != COMMAND:
+        if record.lesson:
+            opening = _OPENINGS.get(record.lesson_cause, "The last try was stopped")
+            why_back = f"{opening.format(branch=self.project.repository.default)}: {record.lesson}"
+        news = News(attempt=record.attempt, why_back=why_back, nudges=self._nudges(self.task.id))
+        if record.session is not None and self.runtime != COMMAND:
             prompt = compile_news(self.task, news)
         else:
             prompt = compile_prompt(self.project.terms, self.task, news, persona=persona.text)
-        return Instructions(prompt=prompt, tree=tree, effort=persona.effort, session=slot.session)
+        return Instructions(prompt=prompt, tree=tree, effort=persona.effort, session=record.session)
 
     def _send_back(self, step: Decision) -> None:
         self.project.ledger.note(
@@ -274,7 +274,7 @@ class TaskRun:
 
     async def _worktree(self) -> Worktree:
         self.waits.show(WaitKind.WORKTREE)
-        if not self.slot.launches or self.slot.cause is Cause.REJECTED:
+        if not self.record.launches or self.record.cause is Cause.REJECTED:
             await self._tell_source(self.project.source.claim)
         self.project.ledger.note(self.task.id, Step.WORKTREE, RunPhase.BEGUN)
         await run_in_thread(self.landings.landing.branch.check)
@@ -282,7 +282,7 @@ class TaskRun:
             self.project.worktrees,
             self.policy.landing_policy(self.task, self.project.tasks).name == PR,
         )
-        tree = await run_in_thread(trees.ensure, self.task.id, recorded=self.slot.base, pull=pull)
+        tree = await run_in_thread(trees.ensure, self.task.id, recorded=self.record.base, pull=pull)
         # However long ago a run worked here before: no agent works on a stale checkout.
         tree = await run_in_thread(trees.refresh, tree, pull=pull)
         self.project.ledger.note(
@@ -302,12 +302,12 @@ class TaskRun:
             signal=signal.kind.value if signal else None,
             retry_after_s=signal.retry_after_s if signal else None,
         )
-        if refused := refusal(Path(self.slot.folder)):
+        if refused := refusal(Path(self.record.folder)):
             return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         if self._interrupted:
             self._interrupted = False
             return Decision(move=Action.AGAIN, cause=Cause.NUDGED, why="a message from a person")
-        if ending.session_gone and self.slot.session is not None:
+        if ending.session_gone and self.record.session is not None:
             return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason, fresh=True)
         if self.waits.stopping and ending.end is End.KILLED:
             return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason)
@@ -320,15 +320,15 @@ class TaskRun:
         message = f"{self.task.title}\n\nTask: {self.task.id}"
         finished = ending.end is End.FINISHED
         commits = await run_in_thread(
-            self.project.worktrees.gather, self.task.id, message, base=self.slot.base, commit=finished
+            self.project.worktrees.gather, self.task.id, message, base=self.record.base, commit=finished
         )
         await run_in_thread(self.landings.landing.branch.check)
         branch, tip = f"{BRANCHES}{self.task.id}", None
-        if self.slot.stages:
+        if self.record.stages:
             tip = await run_in_thread(self.project.repository.tip, branch)
         self.project.ledger.note(self.task.id, Step.KEEP, tip=tip)
         return after_end(
-            self.slot,
+            self.record,
             self.policy.budgets_for(self.task),
             end=ending.end,
             reason=ending.reason,
@@ -341,17 +341,17 @@ class TaskRun:
     async def first_step(self, *, known: bool) -> Decision:
         """What to do with a task run that another engine left behind. ``known``: its task is still there."""
         await self.agents.end_leftover_check()
-        slot = self.slot
-        if not known and slot.state in (State.CLAIMED, State.READY, State.CHECKING):
+        record = self.record
+        if not known and record.state in (State.CLAIMED, State.READY, State.CHECKING):
             return Decision(move=Action.BLOCK, why="its task is gone; its branch is kept")
-        running, processes = slot.state is State.RUNNING, (slot.holder, slot.keeper)
-        commits = await run_in_thread(self.project.worktrees.has_commits, self.task.id, slot.base)
+        running, processes = record.state is State.RUNNING, (record.holder, record.keeper)
+        commits = await run_in_thread(self.project.worktrees.has_commits, self.task.id, record.base)
         return on_resume(
-            slot,
+            record,
             self.policy.budgets_for(self.task),
             # The supervisor counts too: it is about to write down how the agent ended.
             alive=running and any(each is not None and alive(each) is not False for each in processes),
-            ended_on_file=running and exit_code(Path(slot.folder)) is not None,
+            ended_on_file=running and exit_code(Path(record.folder)) is not None,
             commits=commits,
         )
 
@@ -359,17 +359,17 @@ class TaskRun:
         """Its task was closed meanwhile: end what still runs for it and keep its work; says so in words."""
         await self.agents.end_leftover_check()
         await self.agents.end_leftover_attempt()
-        kept = f"; its branch {self.slot.branch} is kept" if self.slot.branch else ""
+        kept = f"; its branch {self.record.branch} is kept" if self.record.branch else ""
         await self._close(Decision(move=Action.BLOCK, why=f"its task was closed{kept}"))
         by_hand = f", flyball merge {self.task.id} lands what is there" if kept else ""
         return f"{self.task.id} was closed before it landed and is let go{kept}{by_hand}"
 
     async def _judge_from_files(self) -> Decision:
         """It ended while no engine looked: read what it left."""
-        slot = self.slot
-        if slot.state is State.RUNNING:
+        record = self.record
+        if record.state is State.RUNNING:
             return await self._judge(await self.agents.read_from_files())
-        if slot.end is End.FINISHED:
-            return await self._next_after(Ending(end=End.FINISHED, reason=slot.reason))
-        why = slot.reason or "the run ended before this was judged"
+        if record.end is End.FINISHED:
+            return await self._next_after(Ending(end=End.FINISHED, reason=record.reason))
+        why = record.reason or "the run ended before this was judged"
         return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=why)

@@ -20,7 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from flyball.core.tasks.task_run import LedgerEntry, RunPhase, State, Step, TaskRunState, apply_entry
+from flyball.core.tasks.task_run import LedgerEntry, RunPhase, State, Step, TaskRecord, apply_entry
 from flyball.errors import InvariantError, StoreError, StoreFullError, StoreUnreadableError
 
 
@@ -80,7 +80,7 @@ class Ledger:
         self.path = folder / FILE_NAME if folder is not None else Path(_NOWHERE)
         self.run = run
         self._lock = threading.Lock()
-        self.slots: dict[str, TaskRunState] = {}
+        self.records: dict[str, TaskRecord] = {}
         """Every task's run that is not over, and those that ended since this ledger was opened."""
         self._db = self._open(read_only)
 
@@ -129,7 +129,7 @@ class Ledger:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def note(self, task: str, step: Step, mark: RunPhase = RunPhase.DONE, /, **fields: Any) -> TaskRunState:
+    def note(self, task: str, step: Step, mark: RunPhase = RunPhase.DONE, /, **fields: Any) -> TaskRecord:
         """Write one entry; the state of the task's run after it. An entry that cannot follow is refused."""
         with self._lock:
             kept = {
@@ -140,13 +140,13 @@ class Ledger:
             entry = LedgerEntry(
                 id=0, at=time.time(), run=self.run, task=task, step=step, mark=mark, fields=kept
             )
-            slot = apply_entry(self.slots.get(task), entry)
+            record = apply_entry(self.records.get(task), entry)
             self._insert(
                 "INSERT INTO entry (at, run, task, step, mark, fields) VALUES (?, ?, ?, ?, ?, ?)",
                 (entry.at, self.run, task, step.value, mark.value, _json(kept)),
             )
-            self.slots[task] = slot
-        return slot
+            self.records[task] = record
+        return record
 
     def ask(self, verb: str, task: str = "", **fields: Any) -> int:
         """A person's request to the run of the project, this one or the next."""
@@ -174,17 +174,17 @@ class Ledger:
     def load(self) -> None:
         """Read every task's run that is not over."""
         finals = ", ".join(f"'{step.value}'" for step in _FINAL_STEPS)
-        self.slots = self._fold_rows(
+        self.records = self._fold_rows(
             f"""SELECT * FROM entry WHERE task IN (
                   SELECT task FROM {_LAST} WHERE step NOT IN ({finals})
                 ) ORDER BY id"""  # noqa: S608 - constants of ours
         )
 
-    def load_task(self, task: str) -> TaskRunState | None:
+    def load_task(self, task: str) -> TaskRecord | None:
         """Read one task's run, over or not; it can be continued."""
         found = self._fold_rows("SELECT * FROM entry WHERE task = ? ORDER BY id", (task,)).get(task)
         if found is not None:
-            self.slots[task] = found
+            self.records[task] = found
         return found
 
     def tasks(self) -> set[str]:
@@ -208,11 +208,11 @@ class Ledger:
         begun = {row[0] for row in self._rows(sql, (Step.TELL.value, RunPhase.BEGUN.value))}
         return begun & self.merged_tasks() if begun else begun
 
-    def all_runs(self) -> dict[str, TaskRunState]:
+    def all_runs(self) -> dict[str, TaskRecord]:
         """Every task's last run."""
         return self._fold_rows("SELECT * FROM entry ORDER BY id")
 
-    def runs_in(self, state: State) -> dict[str, TaskRunState]:
+    def runs_in(self, state: State) -> dict[str, TaskRecord]:
         """Last runs of tasks that are over in this state."""
         step = {State.BLOCKED: Step.BLOCK, State.PARKED: Step.PARK, State.MERGED: Step.MERGED}[state]
         sql = f"""SELECT * FROM entry WHERE task IN (SELECT task FROM {_LAST} WHERE step = ?)
@@ -251,8 +251,8 @@ class Ledger:
         rows = self._rows("SELECT run FROM entry ORDER BY id DESC LIMIT 1", ())
         return rows[0][0] if rows else ""
 
-    def _fold_rows(self, sql: str, values: tuple[Any, ...] = ()) -> dict[str, TaskRunState]:
-        found: dict[str, TaskRunState] = {}
+    def _fold_rows(self, sql: str, values: tuple[Any, ...] = ()) -> dict[str, TaskRecord]:
+        found: dict[str, TaskRecord] = {}
         try:
             for row in self._rows(sql, values):
                 entry = _entry(row)

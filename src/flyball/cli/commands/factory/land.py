@@ -33,39 +33,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = open_project_at(Path.cwd())
-    slot = named_pull(waiting_pulls(project), args.pull)
-    pull = find_host(project.root, project.config.merge.host).get(slot.pr_number)
+    record = named_pull(waiting_pulls(project), args.pull)
+    pull = find_host(project.root, project.config.merge.host).get(record.pr_number)
     if pull.state is not PullState.MERGED:
         try:
-            may_land(pull, slot.task, unapproved=args.unapproved)
+            may_land(pull, record.task, unapproved=args.unapproved)
         except Refused as refused:
             raise UsageError(refused.landed.why) from refused
     move = ManualMove.LAND_UNAPPROVED if args.unapproved else ManualMove.LAND_APPROVED
-    notes = land_by_hand(project, slot.task, move, quiet=args.json)
-    return _tell(project.state, slot.task, notes, as_json=args.json)
+    notes = land_by_hand(project, record.task, move, quiet=args.json)
+    return _tell(project.state, record.task, notes, as_json=args.json)
 
 
 def _tell(state: Path, task_id: str, notes: list[str], *, as_json: bool) -> int:
-    slot = last_run(state, task_id)
-    if slot is None:
+    record = last_run(state, task_id)
+    if record is None:
         raise InvariantError("a landing left no trace in the ledger")
-    merged = slot.state is State.MERGED
+    merged = record.state is State.MERGED
     code = 0 if merged else 1
     if as_json:
-        fields = {"task": task_id, "number": slot.pr_number, "url": slot.pr_url, "landed": merged}
-        why = "" if merged else slot.said or slot.reason
+        fields = {"task": task_id, "number": record.pr_number, "url": record.pr_url, "landed": merged}
+        why = "" if merged else record.said or record.reason
         print_json(
-            {**fields, "commit": slot.reason if merged else "", "why": why, "notes": notes, "exit": code}
+            {**fields, "commit": record.reason if merged else "", "why": why, "notes": notes, "exit": code}
         )
         return code
-    name = Piece(f"{task_id} #{slot.pr_number}", Style.STRONG)
-    words: Words = [name, " ", Piece("landed", Style.GOOD), f" in {slot.reason}"]
+    name = Piece(f"{task_id} #{record.pr_number}", Style.STRONG)
+    words: Words = [name, " ", Piece("landed", Style.GOOD), f" in {record.reason}"]
     if not merged:
         words = [
             name,
             " ",
             Piece("not landed", Style.BAD),
-            f": {slot.said or slot.reason or slot.state.value}",
+            f": {record.said or record.reason or record.state.value}",
         ]
     show([Line(words), *(Line(note, label="note", indent=2) for note in notes)])
     return code

@@ -13,7 +13,7 @@ from flyball.cli.shared.run_requests import read_message
 from flyball.cli.ui.render import print_json, say
 from flyball.cli.ui.units import command
 from flyball.core.tasks.task import TaskStatus
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.errors import UsageError
 from flyball.factory.project_view import TaskLookup, find_task, is_agent_alive, open_project_at
 from flyball.factory.run.options import RunVerb
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     _check_alive(known)
     message = read_message(args.message)
     going_on = running(project.root) is not None
-    runs = known.slot is not None and is_agent_alive(known.slot)
+    runs = known.record is not None and is_agent_alive(known.record)
     words = delivery(known, going_on=going_on, runs=runs, now=args.now)
     # The answer comes when the message goes out, which may take long: it is not waited for.
     ask(project.root, RunVerb.NUDGE, args.task, wait_s=0.0, message=message, now=args.now)
@@ -55,12 +55,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_alive(known: TaskLookup) -> None:
     """A message that no agent will ever read is refused."""
-    if known.problem is not None and known.slot is None:
+    if known.problem is not None and known.record is None:
         where = known.problem.where
         raise UsageError(f"{known.id} cannot be used as it is written in {where}: {known.problem.words}")
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
         raise UsageError(f"{known.id} is closed: no agent will read a message")
-    if known.task is None and known.slot is not None and known.slot.final:
+    if known.task is None and known.record is not None and known.record.final:
         raise UsageError(f"the task {known.id} is gone: no agent will read a message")
 
 
@@ -69,7 +69,7 @@ def _check_alive(known: TaskLookup) -> None:
 
 def delivery(known: TaskLookup, *, going_on: bool, runs: bool, now: bool) -> str:
     """When the agent gets the message, in words. ``runs``: its agent does."""
-    name, slot = known.id, known.slot
+    name, record = known.id, known.record
     none_to_interrupt = "; no agent runs that --now could interrupt" if now else ""
     if not going_on:
         return f"kept for {name}: {_without_a_run(known, runs=runs)}{none_to_interrupt}"
@@ -78,27 +78,26 @@ def delivery(known: TaskLookup, *, going_on: bool, runs: bool, now: bool) -> str
     if runs:
         at_once = f"{command('nudge', name, '...', '--now')} would interrupt it"
         return f"the agent of {name} gets it when it is started again (limit, red gate, stop); {at_once}"
-    return f"sent to {name}: {_in_a_run(slot)}{none_to_interrupt}"
+    return f"sent to {name}: {_in_a_run(record)}{none_to_interrupt}"
 
 
-def _in_a_run(slot: TaskRunState | None) -> str:
-    if slot is not None and slot.state is State.CHECKING:
+def _in_a_run(record: TaskRecord | None) -> str:
+    if record is not None and record.state is State.CHECKING:
         return "its agent is done and its work is being checked; it gets the message only if it is sent back"
-    if slot is not None and slot.state in (State.ENDED, State.LANDING):
+    if record is not None and record.state in (State.ENDED, State.LANDING):
         return "its agent is done and its work is landing; it gets the message only if it is sent back"
-    if slot is not None and slot.state in (State.PARKED, State.BLOCKED):
-        return f"it is {_STANDS[slot.state]}, so the message goes out if a later run starts it again"
+    if record is not None and record.state in (State.PARKED, State.BLOCKED):
+        return f"it is {_STANDS[record.state]}, so the message goes out if a later run starts it again"
     return _AT_NEXT_START
 
 
 def _without_a_run(known: TaskLookup, *, runs: bool) -> str:
-    slot = known.slot
+    record = known.record
     if runs:
         return "its agent runs on by itself; flyball run takes it up again and hands it the message next"
-    if slot is not None and slot.state is State.PARKED:
-        return (
-            f"it is {_STANDS[slot.state]} ({command('merge', known.id)}), and gets it only if it starts again"
-        )
+    if record is not None and record.state is State.PARKED:
+        by_hand = command("merge", known.id)
+        return f"it is {_STANDS[record.state]} ({by_hand}), and gets it only if it starts again"
     return "the next flyball run hands it over when its agent starts"
 
 

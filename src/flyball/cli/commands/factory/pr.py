@@ -11,7 +11,7 @@ from flyball.cli.parser import add_action
 from flyball.cli.shared.manual_landing import land_by_hand
 from flyball.cli.shared.pull_requests import waiting_pulls
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words, print_json, show
-from flyball.core.tasks.task_run import LandingResult, State, TaskRunState
+from flyball.core.tasks.task_run import LandingResult, State, TaskRecord
 from flyball.errors import UsageError
 from flyball.factory.landing.hosts.port import Pull, PullError, PullState
 from flyball.factory.landing.hosts.registry import find_host
@@ -49,17 +49,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open_pull(project: Project, task_id: str, as_json: bool) -> int:
-    slot = find_task(project, task_id).slot
-    if slot is None or not slot.branch or slot.state is State.MERGED:
+    record = find_task(project, task_id).record
+    if record is None or not record.branch or record.state is State.MERGED:
         raise UsageError(f"{task_id} has no finished work that waits; flyball task why {task_id} says more")
-    if not slot.final and (slot.state is not State.LANDING or running(project.root) is not None):
-        raise UsageError(f"{task_id} is {slot.state.value}; flyball board shows how it goes on")
+    if not record.final and (record.state is not State.LANDING or running(project.root) is not None):
+        raise UsageError(f"{task_id} is {record.state.value}; flyball board shows how it goes on")
     notes = land_by_hand(project, task_id, ManualMove.PULL_REQUEST, quiet=as_json)
-    slot = last_run(project.state, task_id)
-    opened = slot is not None and slot.result is LandingResult.PR_OPENED
-    why = slot.said or slot.reason if slot is not None else ""
+    record = last_run(project.state, task_id)
+    opened = record is not None and record.result is LandingResult.PR_OPENED
+    why = record.said or record.reason if record is not None else ""
     if as_json:
-        number, url = (slot.pr_number, slot.pr_url) if slot is not None else (0, "")
+        number, url = (record.pr_number, record.pr_url) if record is not None else (0, "")
         fields = {"task": task_id, "opened": opened, "number": number, "url": url}
         print_json({**fields, "why": why, "notes": notes, "exit": 0 if opened else 1})
     else:
@@ -89,14 +89,14 @@ def _sync(project: Project, as_json: bool) -> int:
     pulls = waiting_pulls(project)
     host = find_host(project.root, project.config.merge.host) if pulls else None
     found = []
-    for slot in pulls.values():
+    for record in pulls.values():
         try:
-            pull = host.get(slot.pr_number) if host is not None else None
+            pull = host.get(record.pr_number) if host is not None else None
         except PullError as error:
-            found.append(_report(slot, "unknown", str(error), well=False))
+            found.append(_report(record, "unknown", str(error), well=False))
             continue
         if pull is not None:
-            found.append(_sync_one(project, slot, pull))
+            found.append(_sync_one(project, record, pull))
     code = 0 if all(each.well for each in found) else 1
     if as_json:
         print_json({"pulls": found, "exit": code})
@@ -105,30 +105,32 @@ def _sync(project: Project, as_json: bool) -> int:
     return code
 
 
-def _report(slot: TaskRunState, state: str, words: str, *, well: bool = True) -> PullReport:
+def _report(record: TaskRecord, state: str, words: str, *, well: bool = True) -> PullReport:
     return PullReport(
-        task=slot.task, number=slot.pr_number, url=slot.pr_url, state=state, words=words, well=well
+        task=record.task, number=record.pr_number, url=record.pr_url, state=state, words=words, well=well
     )
 
 
-def _sync_one(project: Project, slot: TaskRunState, pull: Pull) -> PullReport:
+def _sync_one(project: Project, record: TaskRecord, pull: Pull) -> PullReport:
     if pull.state is PullState.MERGED:
-        return _close_merged(project, slot)
+        return _close_merged(project, record)
     if pull.state is PullState.CLOSED:
-        words = f"was closed; flyball pr open {slot.task} opens another, flyball merge {slot.task} lands it"
-        return _report(slot, "closed", words)
+        words = (
+            f"was closed; flyball pr open {record.task} opens another, flyball merge {record.task} lands it"
+        )
+        return _report(record, "closed", words)
     if pull.approved:
-        return _report(slot, "approved", f"flyball land {slot.task} lands it")
-    return _report(slot, "open", "waits for people")
+        return _report(record, "approved", f"flyball land {record.task} lands it")
+    return _report(record, "open", "waits for people")
 
 
-def _close_merged(project: Project, slot: TaskRunState) -> PullReport:
-    notes = land_by_hand(project, slot.task, ManualMove.LAND_APPROVED, quiet=True)
-    after = last_run(project.state, slot.task)
+def _close_merged(project: Project, record: TaskRecord) -> PullReport:
+    notes = land_by_hand(project, record.task, ManualMove.LAND_APPROVED, quiet=True)
+    after = last_run(project.state, record.task)
     if after is None or after.state is not State.MERGED:
         why = after.said or after.reason if after is not None else "it is gone"
-        return _report(slot, "merged", f"was merged elsewhere, and not settled: {why}", well=False)
-    return _report(slot, "merged", "; ".join(["closed its task and cleaned up", *notes]))
+        return _report(record, "merged", f"was merged elsewhere, and not settled: {why}", well=False)
+    return _report(record, "merged", "; ".join(["closed its task and cleaned up", *notes]))
 
 
 _STYLES = {"merged": Style.GOOD, "approved": Style.GOOD, "closed": Style.WARN, "unknown": Style.BAD}

@@ -10,7 +10,7 @@ from typing import Any
 from flyball.cli.shared.manual_landing import land_by_hand
 from flyball.cli.shared.pull_requests import named_pull, waiting_pulls
 from flyball.cli.ui.render import Block, Line, Piece, Style, print_json, show
-from flyball.core.tasks.task_run import RunPhase, Step, TaskRunState
+from flyball.core.tasks.task_run import RunPhase, Step, TaskRecord
 from flyball.factory.project_view import last_run, open_project_at, task_history
 from flyball.factory.run.options import ManualMove
 
@@ -28,30 +28,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = open_project_at(Path.cwd())
-    slot = named_pull(waiting_pulls(project), args.pull)
-    last = task_history(project.state, slot.task)[-1].id
-    notes = land_by_hand(project, slot.task, ManualMove.REVIEW, quiet=True)
-    entries = task_history(project.state, slot.task, after=last)
+    record = named_pull(waiting_pulls(project), args.pull)
+    last = task_history(project.state, record.task)[-1].id
+    notes = land_by_hand(project, record.task, ManualMove.REVIEW, quiet=True)
+    entries = task_history(project.state, record.task, after=last)
     said = next(
         (each.fields for each in entries if (each.step, each.mark) == (Step.REVIEW, RunPhase.DONE)), None
     )
-    after = last_run(project.state, slot.task) or slot
+    after = last_run(project.state, record.task) or record
     passed = bool(said and said["pull_passed"])
     if args.json:
-        print_json(_record(slot, after, said, notes, passed=passed))
+        print_json(_record(record, after, said, notes, passed=passed))
     else:
-        show([*_screen(slot, after, said), *(Line(note, label="note", indent=2) for note in notes)])
+        show([*_screen(record, after, said), *(Line(note, label="note", indent=2) for note in notes)])
     return 0 if passed else 1
 
 
 def _record(
-    slot: TaskRunState, after: TaskRunState, said: Any, notes: list[str], *, passed: bool
+    record: TaskRecord, after: TaskRecord, said: Any, notes: list[str], *, passed: bool
 ) -> dict[str, object]:
     found = {"head": "", "criteria": [], "findings": []} if said is None else said
     return {
-        "task": slot.task,
-        "number": slot.pr_number,
-        "url": slot.pr_url,
+        "task": record.task,
+        "number": record.pr_number,
+        "url": record.pr_url,
         "reviewed": said is not None,
         "passed": passed,
         **{key: found[key] for key in ("head", "criteria", "findings")},
@@ -61,13 +61,13 @@ def _record(
     }
 
 
-def _screen(slot: TaskRunState, after: TaskRunState, said: Any) -> Iterator[Block]:
-    name = Piece(f"{slot.task} #{slot.pr_number}", Style.STRONG)
+def _screen(record: TaskRecord, after: TaskRecord, said: Any) -> Iterator[Block]:
+    name = Piece(f"{record.task} #{record.pr_number}", Style.STRONG)
     if said is None:
         yield Line([name, " ", Piece("unreviewed", Style.BAD), f": {after.reason}"])
         return
     verdict = Piece("passed", Style.GOOD) if said["pull_passed"] else Piece("blocked", Style.BAD)
-    yield Line([name, " ", verdict, f" at {said['head'][:12]}: {slot.pr_url}"])
+    yield Line([name, " ", verdict, f" at {said['head'][:12]}: {record.pr_url}"])
     for each in said["criteria"]:
         met = Piece("met", Style.GOOD) if each["met"] else Piece("not met", Style.BAD)
         yield Line(f"{each['criterion']} ({each['evidence']})", label=met, indent=2)

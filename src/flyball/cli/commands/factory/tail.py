@@ -107,13 +107,13 @@ def find_output(task_id: str, *, stderr: bool = False, gate: bool = False) -> Pr
 
 
 def _agent_runs(project: Project, task_id: str, folder: Path) -> bool:
-    slot = last_run(project.state, task_id)
-    if slot is not None and slot.errand is not None and slot.errand_folder == str(folder):
-        return alive(slot.errand) is not False
-    if slot is None or slot.folder != str(folder):
+    record = last_run(project.state, task_id)
+    if record is not None and record.errand is not None and record.errand_folder == str(folder):
+        return alive(record.errand) is not False
+    if record is None or record.folder != str(folder):
         return False
-    starting = slot.state is State.READY and slot.cause is None and running(project.root) is not None
-    return starting or is_agent_alive(slot)
+    starting = record.state is State.READY and record.cause is None and running(project.root) is not None
+    return starting or is_agent_alive(record)
 
 
 def _last_gate(project: Project, task_id: str) -> Printed:
@@ -123,10 +123,10 @@ def _last_gate(project: Project, task_id: str) -> Printed:
     newest = max(logs, key=lambda log: log.stat().st_mtime_ns)
 
     def is_running() -> bool:
-        slot = last_run(project.state, task_id)
-        if slot is None or slot.gate is None or slot.gate_folder != str(newest.parent):
+        record = last_run(project.state, task_id)
+        if record is None or record.gate is None or record.gate_folder != str(newest.parent):
             return False
-        return alive(slot.gate) is not False
+        return alive(record.gate) is not False
 
     return Printed(task_id, GATE, newest, is_running)
 

@@ -19,7 +19,14 @@ from typing import Any
 from flyball.cli.parser import add_action
 from flyball.cli.shared.run_requests import NOT_YET, read_message
 from flyball.cli.ui.render import print_json, say, show
-from flyball.cli.ui.tasks import list_screen, ready_screen, record, show_screen, type_way_out, waiting_record
+from flyball.cli.ui.tasks import (
+    list_screen,
+    ready_screen,
+    show_screen,
+    task_fields,
+    type_way_out,
+    waiting_record,
+)
 from flyball.cli.ui.units import command, count
 from flyball.core.suggestions import did_you_mean
 from flyball.core.tasks.footprint import Footprint
@@ -27,7 +34,7 @@ from flyball.core.tasks.next_step import may_let_go, may_send_back
 from flyball.core.tasks.readiness import NOT_DISPATCHED_TYPES, dispatch_order
 from flyball.core.tasks.scheduler import choose
 from flyball.core.tasks.task import DEFAULT_PRIORITY, DEFAULT_TYPE, Task, TaskStatus
-from flyball.core.tasks.task_run import State, TaskRunState
+from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.errors import UsageError
 from flyball.factory.project.config import ProjectConfig
 from flyball.factory.project.config_reader import load_config
@@ -152,7 +159,7 @@ def _add(args: argparse.Namespace, config: ProjectConfig, source: TaskSource) ->
     missing = [name for name in dict.fromkeys((*task.needs, task.parent)) if name and name not in known]
     notes = list(_notes(task, config))
     if args.json:
-        print_json({**record(task), "missing": missing, "notes": notes})
+        print_json({**task_fields(task), "missing": missing, "notes": notes})
         return 0
     say(f"added {task.id}: {task.where}")
     for name in missing:
@@ -203,7 +210,7 @@ def _list(args: argparse.Namespace, _config: ProjectConfig, source: TaskSource) 
     loaded = source.load()
     tasks = dispatch_order(task for task in loaded.tasks if args.all or task.status is not TaskStatus.CLOSED)
     if args.json:
-        print_json({"tasks": [record(task, whole=False) for task in tasks], "problems": loaded.problems})
+        print_json({"tasks": [task_fields(task, whole=False) for task in tasks], "problems": loaded.problems})
     else:
         show(list_screen(tasks, loaded, at_most=_SCREENFULS if sys.stdout.isatty() else None))
     return 0
@@ -214,7 +221,7 @@ def _ready(args: argparse.Namespace, config: ProjectConfig, source: TaskSource) 
     width = config.run.width if args.width is None else args.width
     choice = choose(loaded.tasks, room=width, areas=config.areas)
     if args.json:
-        ready = [record(item.task, whole=False) for item in choice.items]
+        ready = [task_fields(item.task, whole=False) for item in choice.items]
         waiting = [waiting_record(deferral) for deferral in choice.deferrals]
         print_json({"ready": ready, "waiting": waiting, "problems": loaded.problems})
     else:
@@ -228,7 +235,7 @@ def _show(args: argparse.Namespace, _config: ProjectConfig, source: TaskSource) 
     if task is None:
         return _show_problem(args, loaded)
     if args.json:
-        print_json(record(task))
+        print_json(task_fields(task))
     else:
         show(show_screen(task, loaded.tasks))
     return 0
@@ -260,13 +267,13 @@ def close(args: argparse.Namespace) -> int:
     if not was_closed:
         project.source.drop(known.id, reason=args.reason)
     answer = _release_task(project, known)
-    slot = last_run(project.state, known.id)
+    record = last_run(project.state, known.id)
     notes = [NOT_YET] if answer is None else [] if answer.accepted else [answer.words]
-    notes += [] if was_closed else _consequences(project, known, slot)
+    notes += [] if was_closed else _consequences(project, known, record)
     code = 0 if answer is not None and answer.accepted else 1
     if args.json:
         outcome = answer.outcome.value if answer is not None else None
-        told = {"task": known.id, "closed": True, "outcome": outcome, "branch": _branch_with_work(slot)}
+        told = {"task": known.id, "closed": True, "outcome": outcome, "branch": _branch_with_work(record)}
         print_json({**told, "notes": notes, "exit": code})
         return code
     where = f" in {known.task.where}" if known.task is not None and known.task.where else ""
@@ -282,9 +289,9 @@ def _check_closable(known: TaskLookup) -> None:
         raise UsageError(f"{known.id} cannot be read as it is written in {where}: {known.problem.words}")
     if known.task is None:
         raise UsageError(f"the task {known.id} is gone, so there is nothing to close")
-    slot = known.slot
-    if slot is not None and not slot.final and not may_let_go(slot):
-        reviewed = "its pull request is being reviewed" if slot.state is State.CHECKING else "it is landing"
+    record = known.record
+    if record is not None and not record.final and not may_let_go(record):
+        reviewed = "its pull request is being reviewed" if record.state is State.CHECKING else "it is landing"
         raise UsageError(f"{known.id} cannot be closed now: {reviewed}; flyball board shows how that goes on")
 
 
@@ -292,26 +299,26 @@ def _release_task(project: Project, known: TaskLookup) -> RequestAnswer | None:
     """End what is under way for it; what came of that, None if the run has not answered yet."""
     if running(project.root) is not None:
         return ask(project.root, RunVerb.CLOSE, known.id)
-    if known.slot is not None and not known.slot.final:
+    if known.record is not None and not known.record.final:
         by_hand = ManualAction(task=known.id, move=ManualMove.CLOSE)
         run_project(project.root, project.config, RunRequest(), RunOptions(), by_hand=by_hand)
     return answer_done(f"{known.id} is let go")
 
 
-def _branch_with_work(slot: TaskRunState | None) -> str:
+def _branch_with_work(record: TaskRecord | None) -> str:
     """The branch that its work is kept on."""
-    return slot.branch if slot is not None and slot.state is not State.MERGED else ""
+    return record.branch if record is not None and record.state is not State.MERGED else ""
 
 
-def _consequences(project: Project, known: TaskLookup, slot: TaskRunState | None) -> list[str]:
+def _consequences(project: Project, known: TaskLookup, record: TaskRecord | None) -> list[str]:
     notes = []
     if project.source.name == "files":
         notes.append("commit that file with your own work")
-    if branch := _branch_with_work(slot):
+    if branch := _branch_with_work(record):
         notes.append(f"its work is kept on {branch}; {command('merge', known.id)} lands it all the same")
-    if slot is not None and slot.pr_number and slot.state is not State.MERGED:
-        notes.append(f"pull request #{slot.pr_number} stays open; close it there: {slot.pr_url}")
-    if known.slot is None or known.slot.state is not State.MERGED:
+    if record is not None and record.pr_number and record.state is not State.MERGED:
+        notes.append(f"pull request #{record.pr_number} stays open; close it there: {record.pr_url}")
+    if known.record is None or known.record.state is not State.MERGED:
         # The tasks that needed it wait no longer, which may not be what was meant.
         tasks = project.source.load().tasks
         needing = [
@@ -328,7 +335,7 @@ def _consequences(project: Project, known: TaskLookup, slot: TaskRunState | None
 def reject(args: argparse.Namespace) -> int:
     project = open_project_at(Path.cwd())
     known = find_task(project, args.id)
-    slot = _work_to_reject(known)
+    record = _work_to_reject(known)
     words = read_message(args.reason)
     by_hand = ManualAction(task=known.id, move=ManualMove.REJECT, words=words)
     going_on = running(project.root) is not None
@@ -345,9 +352,9 @@ def reject(args: argparse.Namespace) -> int:
     if sent_back:
         when = "the run that is going on" if going_on else "the next flyball run"
         notes = [f"{when} starts its agent again, with its branch, its session and your words"]
-    if sent_back and slot.pr_number:
+    if sent_back and record.pr_number:
         again = f"{command('pr', 'open', known.id)} brings it up to date, where a run does not"
-        notes.append(f"pull request #{slot.pr_number} stays open; {again}: {slot.pr_url}")
+        notes.append(f"pull request #{record.pr_number} stays open; {again}: {record.pr_url}")
     if args.json:
         print_json({"task": known.id, "sent_back": sent_back, "notes": notes, "exit": code})
         return code
@@ -358,19 +365,19 @@ def reject(args: argparse.Namespace) -> int:
     return code
 
 
-def _work_to_reject(known: TaskLookup) -> TaskRunState:
+def _work_to_reject(known: TaskLookup) -> TaskRecord:
     """How its work stands, if there is some to send back; UsageError says what to do instead."""
-    name, slot = known.id, known.slot
+    name, record = known.id, known.record
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
         raise UsageError(f"{name} is closed; open it again where it is kept, or write a new task")
     if known.task is None:
         raise UsageError(f"the task {name} is gone, so no agent can go on with it")
-    if slot is None:
+    if record is None:
         way_out = f"say it in the task, or {command('nudge', name, '...')}"
         raise UsageError(f"no work was done on {name} yet, so there is nothing to send back; {way_out}")
-    if slot.state is State.MERGED:
-        raise UsageError(f"{name} has landed in {slot.new[:12]}; flyball task add writes a new task")
-    if not may_send_back(slot):
+    if record.state is State.MERGED:
+        raise UsageError(f"{name} has landed in {record.new[:12]}; flyball task add writes a new task")
+    if not may_send_back(record):
         at_once = f"{command('nudge', name, '...', '--now')} gives its agent a message"
-        raise UsageError(f"{name} is {slot.state.value}, so it does not wait for you; {at_once}")
-    return slot
+        raise UsageError(f"{name} is {record.state.value}, so it does not wait for you; {at_once}")
+    return record

@@ -127,12 +127,12 @@ def _reason(known: TaskLookup, state: str, words: str, *, next: tuple[str, ...] 
 
 
 def _closed_reason(known: TaskLookup) -> TaskReason:
-    slot = known.slot
-    if slot is None or slot.state is not State.MERGED:
+    record = known.record
+    if record is None or record.state is not State.MERGED:
         return _reason(known, CLOSED, "is closed: there is nothing left to do")
-    where = f" in {slot.new[:12]}" if slot.new else ""
+    where = f" in {record.new[:12]}" if record.new else ""
     answer = _reason(known, State.MERGED.value, f"is merged{where}")
-    return replace(answer, since_s=_ago(slot.since))
+    return replace(answer, since_s=_ago(record.since))
 
 
 def _ago(wall: float) -> float | None:
@@ -170,11 +170,11 @@ def _parked_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskRe
         words = f"is finished and waits for its pull request: {row.why}"
         opens = f"{command('pr', 'open', known.id)} opens its pull request"
         return _reason(known, State.PARKED.value, words, next=(opens, *steps))
-    if known.slot is not None and lands_again(known.slot):
+    if known.record is not None and lands_again(known.record):
         words = f"is finished and could not be landed: {row.why}"
         return _reason(known, State.PARKED.value, words, next=("flyball run lands it again", *steps))
     # Most wait because the policy says so; what a review said is worth telling.
-    review = known.slot is not None and known.slot.reviewed and not known.slot.passed
+    review = known.record is not None and known.record.reviewed and not known.record.passed
     tasks = {task.id: task for task in project.source.load().tasks}
     lineage = (known.task, *ancestors(known.task, tasks)) if known.task is not None else ()
     unknown = landing_policy(lineage, otherwise=project.config.merge.policy).unknown
@@ -183,11 +183,11 @@ def _parked_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskRe
 
 
 def _blocked_reason(known: TaskLookup, row: BoardRow) -> TaskReason:
-    slot = known.slot
-    red = slot is not None and slot.landing is Step.GATE and not slot.landing_done
+    record = known.record
+    red = record is not None and record.landing is Step.GATE and not record.landing_done
     seen = [command("tail", known.id, "--gate")] if red else [command("tail", known.id)] if row.folder else []
     steps = [f"{each} shows what it printed" for each in seen]
-    if known.slot is not None and known.slot.branch:
+    if known.record is not None and known.record.branch:
         steps.append(f"{command('merge', known.id)} tries to land what is there")
     steps.append("a new flyball run tries it again, and hands over what flyball nudge says")
     steps.append(_closes(known))
