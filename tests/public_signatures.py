@@ -11,7 +11,6 @@ import flyball
 
 MADE_BY_FLYBALL = {"CallSlot", "Gate", "Lease", "Share", "Slot"}
 """Classes whose objects come from a method or a protocol, not from a constructor."""
-_FORK_HOOKS = {"before_fork", "after_fork_in_parent", "after_fork_in_child"}
 
 _NAME = re.compile(r"\b[A-Z]\w+")
 
@@ -24,8 +23,6 @@ def public_members(name: str) -> Iterator[tuple[str, object]]:
         if base.__module__.startswith("flyball."):
             found.update({key: value for key, value in vars(base).items() if not key.startswith("_")})
     for key, value in found.items():
-        if key in _FORK_HOOKS:
-            continue
         if isinstance(value, property):
             yield key, value.fget
         elif inspect.isfunction(value) or isinstance(value, classmethod):

@@ -13,9 +13,6 @@ from flyball.stores.sqlite.store import SqliteStore
 from flyball.stores.transaction import operation
 
 WITHOUT_A_STEP = {
-    "after_fork_in_child",
-    "after_fork_in_parent",
-    "before_fork",
     "begin",
     "begin_together",
     "close",

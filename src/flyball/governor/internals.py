@@ -121,13 +121,13 @@ class Internals:
             # Last, so that waiters who look now see that it was closed.
             self._loops.close()
 
-    def before_fork(self) -> None:
+    def _before_fork(self) -> None:
         self._lock.acquire()
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         self._lock.release()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """The parent's event loops and their mailboxes are not ours."""
         self._lock = threading.Lock()
         self._loops = LoopMailboxes()

@@ -14,13 +14,15 @@ from typing import Protocol
 
 
 class Forkable(Protocol):
-    def before_fork(self) -> None:
+    """Its methods are private to users of the object: only a fork calls them."""
+
+    def _before_fork(self) -> None:
         """Come to rest, and stay there."""
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         """Go on."""
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Go on as another process: what was open is the parent's."""
 
 
@@ -40,18 +42,18 @@ def _before() -> None:
     _one_fork.acquire()
     _resting.extend(sorted(_registered, key=lambda thing: (_registered[thing], id(thing))))
     for thing in _resting:
-        thing.before_fork()
+        thing._before_fork()
 
 
 def _in_parent() -> None:
     while _resting:
-        _resting.pop().after_fork_in_parent()
+        _resting.pop()._after_fork_in_parent()
     _one_fork.release()
 
 
 def _in_child() -> None:
     while _resting:
-        _resting.pop().after_fork_in_child()
+        _resting.pop()._after_fork_in_child()
     _one_fork.release()
 
 

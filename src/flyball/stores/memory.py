@@ -22,13 +22,13 @@ class MemoryStore(ExclusiveSteps, StoreOperations):
         self._rows = MemoryRows()
         survive_forks(self)
 
-    def before_fork(self) -> None:
+    def _before_fork(self) -> None:
         self._mutex.acquire()
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         self._mutex.release()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """A copy of the settings and of what was learned goes on by itself, without claims and demands.
 
         Those are the parent's; their end would not be seen here. What could not be written is the parent's to

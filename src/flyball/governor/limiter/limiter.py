@@ -350,13 +350,13 @@ class Limiter(SlotMethods):
 
     # -- forking ----------------------------------------------------------------------------------
 
-    def before_fork(self) -> None:
+    def _before_fork(self) -> None:
         self._queue.lock.acquire()
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         self._queue.lock.release()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """Slots and waiters are the parent's; what it learned stays."""
         left = self._queue
         left.lock.release()

@@ -337,13 +337,13 @@ class Share(SlotMethods):
 
     # -- forking ------------------------------------------------------------------------------------
 
-    def before_fork(self) -> None:
+    def _before_fork(self) -> None:
         self._queue.lock.acquire()
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         self._queue.lock.release()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         self._queue.lock.release()
         self._renewing.abandon()
 

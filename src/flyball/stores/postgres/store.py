@@ -214,13 +214,13 @@ class PostgresSteps(StoreOperations):
 
     # -- forking ------------------------------------------------------------------------------------
 
-    def before_fork(self) -> None:
+    def _before_fork(self) -> None:
         self._unwritten_lock.acquire()
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         self._unwritten_lock.release()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """The connections are the parent's, and so is what it has to make good."""
         self._unwritten_lock = threading.RLock()
         self._unwritten, self._lost_replies = [], []

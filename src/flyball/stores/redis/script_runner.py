@@ -351,13 +351,13 @@ class RedisSteps:
 
     # -- forking ----------------------------------------------------------------------------------------
 
-    def before_fork(self) -> None:
+    def _before_fork(self) -> None:
         self._kept_lock.acquire()
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         self._kept_lock.release()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """The sockets are the parent's, and so is what it has to make good."""
         self._kept_lock = threading.Lock()
         self._unwritten, self._lost_asks = [], []

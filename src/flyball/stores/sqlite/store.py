@@ -358,13 +358,13 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
                 self._rows.connection.close()
             self._rows = None
 
-    def before_fork(self) -> None:
+    def _before_fork(self) -> None:
         self._mutex.acquire()
 
-    def after_fork_in_parent(self) -> None:
+    def _after_fork_in_parent(self) -> None:
         self._mutex.release()
 
-    def after_fork_in_child(self) -> None:
+    def _after_fork_in_child(self) -> None:
         """No step was open, so the connection is idle; it is put away before this process opens its own.
 
         Merely abandoning it would not do: SQLite keeps one record per file and process, and would believe
