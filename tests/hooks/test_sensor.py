@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from flyball.cli.main import main
 from flyball.governor.governor import Governor
 from flyball.governor.inherited_lease import variable_value
 from flyball.governor.status import PoolStatus
@@ -256,3 +258,39 @@ def test_records_of_dead_sessions_are_swept_up(governor: Governor, agents: Agent
 def test_off_switches_the_hooks_off(governor: Governor, agents: Agents) -> None:
     agents(env={"FLYBALL_HOOKS": "off"}).tell("SessionStart", source="startup", cwd="/")
     assert not os.path.exists(str(governor.place).removeprefix("sqlite://"))
+
+
+def test_status_and_why_show_subagents_under_their_session(
+    governor: Governor, agents: Agents, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    governor.set_pool(POOL, cap=3, adaptive=False)
+    other = governor.acquire(POOL, project="zoo", name="t-1")
+    agent = agents()
+    (tmp_path / "blog").mkdir()
+    agent.tell("SessionStart", source="startup", cwd=str(tmp_path / "blog"))
+    hear(agent.want("t1"))
+    waiting = agent.want("t2", "Plan")
+    until(lambda: pool(governor).asks)
+    session = f"claude-{agent.pid}"
+    capsys.readouterr()
+    main(["status"])
+    lines = capsys.readouterr().out.splitlines()
+    place = next(number for number, line in enumerate(lines) if line.strip().startswith(f"blog/{session} "))
+    assert lines[place + 1].strip().startswith("> subagent Explore ")
+    assert any(f"blog/{session} > subagent Plan" in line for line in lines)
+    main(["status", "--json"])
+    (said,) = [each for each in json.loads(capsys.readouterr().out)["pools"] if each["name"] == POOL]
+    parents = {each["name"]: each["parent"] for each in (*said["leases"], *said["asks"])}
+    assert parents == {
+        "t-1": None,
+        session: None,
+        f"{session} > subagent Explore": session,
+        f"{session} > subagent Plan": session,
+    }
+    main(["why", session])
+    told = capsys.readouterr().out
+    assert f"blog/{session} runs" in told
+    assert f"blog/{session} > subagent Explore runs" in told
+    assert f"blog/{session} > subagent Plan waits" in told
+    other.release()
+    assert hear(waiting) == ""

@@ -17,6 +17,7 @@ from flyball.core.pool.model import Claim, Phase
 from flyball.core.pool.plan import spacing_s
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import LEASE_BACKSTOP_S, RESERVED
+from flyball.core.pool.subagent_name import parse_subagent_name
 from flyball.core.share_lease.allotment import is_silent
 from flyball.core.share_lease.renewal import ShareLease, is_expired
 from flyball.core.share_lease.timing import ShareTiming
@@ -152,6 +153,8 @@ class LeaseStatus:
     """False: a dead process still holds it, until an ask needs the slot. None: cannot be told from here."""
     confirmed_s_ago: float | None = None
     """How long ago its host last said that it looks after its leases; None where it need not."""
+    parent: str | None = None
+    """Of a subagent's lease: the name of the session's."""
 
     @property
     def looked_after(self) -> bool:
@@ -177,6 +180,8 @@ class AskStatus:
     """Its process is stopped (Ctrl-Z, SIGSTOP): it is passed over until it goes on."""
     why: str = ""
     """What stands in its way: ``words`` without the pool, the place in line and the estimate."""
+    parent: str | None = None
+    """Of a subagent's ask: the name of its session's lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +404,13 @@ def _lease(claim: Claim, now: float) -> LeaseStatus:
         _expiry(claim, known, now),
         known,
         _ago(claim.confirmed_at, now),
+        _parent(claim.name),
     )
+
+
+def _parent(name: str) -> str | None:
+    found = parse_subagent_name(name)
+    return found[0] if found is not None else None
 
 
 def _expiry(claim: Claim, known: bool | None, now: float) -> float | None:
@@ -428,6 +439,7 @@ def _asking(ask: WaitingAsk, now: float) -> AskStatus:
         alive(claim.holder),
         stands_still(claim.holder),
         verdict.why(place=False, estimate=False),
+        _parent(claim.name),
     )
 
 

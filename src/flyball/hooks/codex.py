@@ -15,6 +15,8 @@ from flyball.hooks.events import HookEvent, HookEventKind, agent_kind, text_fiel
 from flyball.hooks.port import QUICK_S, SPARE_S, HookEntry, user_folder
 
 TOOL = "spawn_agent"
+_END_S = 3
+"""More is cut to this, with a warning."""
 
 
 class Codex:
@@ -33,6 +35,8 @@ class Codex:
 
     def group(self, entry: HookEntry, command: str, wait_s: float) -> dict[str, Any]:
         timeout_s = round(wait_s + SPARE_S if entry.waits else QUICK_S)
+        if entry.event == "SessionEnd":
+            timeout_s = _END_S
         hook = {"type": "command", "command": command, "timeout": timeout_s}
         return {**({} if entry.matcher is None else {"matcher": entry.matcher}), "hooks": [hook]}
 

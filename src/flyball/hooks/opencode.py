@@ -17,7 +17,7 @@ from flyball.hooks.port import QUICK_S, SPARE_S, HookEntry, user_folder
 
 MARK = "// Made by `flyball hooks install opencode`; `flyball hooks remove opencode` takes it away.\n"
 _PLUGIN = """\
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 
 const COMMAND = %(command)s;
 const WAIT_S = %(wait_s)d;
@@ -46,6 +46,15 @@ const tell = (event, waits, payload) =>
 
 export const Flyball = async ({ directory }) => {
   await tell("SessionStart", false, { cwd: directory });
+  process.on("exit", () => {
+    try {
+      const input = JSON.stringify({ flyball_pid: process.pid, cwd: directory });
+      const argv = [...COMMAND.slice(1), "SessionEnd", "0"];
+      spawnSync(COMMAND[0], argv, { input, timeout: 3000, stdio: "pipe" });
+    } catch {
+      // Its process ends, and what it held with it.
+    }
+  });
   const over = (call) => tell("SubagentStop", false, { cwd: directory, call });
   return {
     "tool.execute.before": async (input, output) => {
@@ -86,8 +95,10 @@ class Opencode:
 
     def parse_event(self, name: str, payload: Mapping[str, Any]) -> HookEvent | None:
         folder, call = text_field(payload, "cwd"), text_field(payload, "call")
-        if name == "SessionStart":
-            return HookEvent(kind=HookEventKind.SESSION_BEGINS, folder=folder)
+        if name in ("SessionStart", "SessionEnd"):
+            begins = name == "SessionStart"
+            kind = HookEventKind.SESSION_BEGINS if begins else HookEventKind.SESSION_ENDS
+            return HookEvent(kind=kind, folder=folder)
         return HookEvent(
             kind=HookEventKind.SUBAGENT_WANTED if name == "SubagentStart" else HookEventKind.SUBAGENT_ENDS,
             folder=folder,

@@ -260,12 +260,36 @@ def _leases(leases: Sequence[LeaseStatus]) -> Iterator[Block]:
     columns = [Column("RUNNING"), Column("PID", right=True), Column("FOR", right=True)]
     columns += [Column("SLOTS", right=True)] * slots + [Column("MODEL")] * model
     rows: list[list[Words]] = []
-    for lease in leases[:ROWS]:
-        row: list[Words] = [f"{lease.project}/{lease.name}", str(lease.pid), span_words(lease.held_s)]
+    for lease in in_families(leases)[:ROWS]:
+        row: list[Words] = [_lease_name(lease, leases), str(lease.pid), span_words(lease.held_s)]
         row += [str(lease.slots)] * slots + [lease.model] * model
         rows.append([*row, lease_note(lease)])
     yield Table([*columns, Column("", wraps=True)], rows)
     yield from _more(len(leases) - ROWS, "lease")
+
+
+def in_families(leases: Sequence[LeaseStatus]) -> list[LeaseStatus]:
+    """A session's subagents behind it; all else in the order it has."""
+    placed: list[LeaseStatus] = []
+    for lease in leases:
+        if not _stands_below(lease, leases):
+            placed += [lease, *(each for each in leases if _is_child(each, lease))]
+    return placed
+
+
+def _is_child(lease: LeaseStatus, parent: LeaseStatus) -> bool:
+    own = (lease.project, lease.parent) == (parent.project, parent.name)
+    return own and lease.pid == parent.pid
+
+
+def _stands_below(lease: LeaseStatus, leases: Sequence[LeaseStatus]) -> bool:
+    return lease.parent is not None and any(_is_child(lease, each) for each in leases)
+
+
+def _lease_name(lease: LeaseStatus, leases: Sequence[LeaseStatus]) -> str:
+    if _stands_below(lease, leases) and lease.parent is not None:
+        return f"  {lease.name.removeprefix(lease.parent).lstrip()}"
+    return f"{lease.project}/{lease.name}"
 
 
 def lease_note(lease: LeaseStatus) -> Words:

@@ -181,6 +181,8 @@ def _tool_item(call: ToolCall, number: int) -> Mapping[str, object]:
     item = {"id": f"item_fake{number:06d}", "call_id": f"call_fake{number:06d}", "name": call.tool}
     if isinstance(call.given, str):
         return {**item, "type": "custom_tool_call", "status": "completed", "input": call.given}
+    if call.namespace:
+        item["namespace"] = call.namespace
     return {**item, "type": "function_call", "status": "completed", "arguments": json.dumps(call.given)}
 
 

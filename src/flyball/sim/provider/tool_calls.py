@@ -39,6 +39,8 @@ class ToolCall:
 
     tool: str
     given: Mapping[str, object] | str
+    namespace: str = ""
+    """Of a tool that stands among others of its kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,14 @@ class PromptAction:
     def calls(self, offered: frozenset[str]) -> list[ToolCall]:
         """Calls of the first known tool that is offered; none if there is none for this action."""
         tools = _RUNNING if self.command else _DELEGATING if self.prompt else _WRITING
-        found = (ToolCall(name, given(self)) for name, given in tools.items() if name in offered)
+        known = ((name, given(self)) for name, given in tools.items() if name in offered)
+        found = (ToolCall(name, given, _NAMESPACES.get(name, "")) for name, given in known)
         return list(islice(found, 1)) * self.count
 
 
+_SEARCHED = ("spawn_agent",)
+"""Tools of codex that are offered through a search among them, and can be called without one."""
+_NAMESPACES = {"spawn_agent": "multi_agent_v1"}
 Given = Callable[[PromptAction], Mapping[str, object] | str]
 _WRITING: Mapping[str, Given] = {
     "Write": lambda action: {"file_path": action.path, "content": f"{action.text}\n"},
@@ -186,6 +192,8 @@ def _result(piece: Mapping[str, object]) -> _Result | None:
 
 def _tool_names(body: Mapping[str, object]) -> Iterator[str]:
     for tool in _mappings(body.get("tools")):
+        if tool.get("type") == "tool_search":
+            yield from _SEARCHED
         within = tool.get("functionDeclarations") or [tool.get("function") or tool]
         yield from (str(each.get("name")) for each in _mappings(within))
 

@@ -12,6 +12,7 @@ from flyball.cli.ui.pool_status import breaker_words, rest_words
 from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.ui.units import command, count
 from flyball.core.pool.model import Fact
+from flyball.core.pool.subagent_name import parse_subagent_name
 from flyball.core.pool.verdict import span_words
 from flyball.core.suggestions import nearest
 from flyball.errors import FlyballError
@@ -112,7 +113,9 @@ def find(query: str, status: Status, facts: list[Fact], *, now: float, limit: in
     rests = [Resting(pool.name, rest) for pool in status.pools for rest in pool.resting]
     about: list[Claimed] = [*(r.lease for r in leases), *(w.ask for w in asks), *(r.rest for r in rests)]
     about += [fact for fact in reversed(facts) if fact.name]
-    owners = dict.fromkeys(_owner(each) for each in about if _is_meant(query, each))
+    meant = dict.fromkeys(_owner(each) for each in about if _is_meant(query, each))
+    below = (_owner(each) for each in about if _session(each) in meant)
+    owners = dict.fromkeys([*meant, *below])
     matches = []
     for owner in owners:
         running = tuple(r for r in leases if _owner(r.lease) == owner)
@@ -134,6 +137,12 @@ def find(query: str, status: Status, facts: list[Fact], *, now: float, limit: in
 
 def _owner(claimed: Claimed) -> tuple[str, str]:
     return claimed.project, claimed.name
+
+
+def _session(claimed: Claimed) -> tuple[str, str] | None:
+    """Whose subagent it is."""
+    found = parse_subagent_name(claimed.name)
+    return (claimed.project, found[0]) if found is not None else None
 
 
 def _is_meant(query: str, claimed: Claimed) -> bool:
