@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from flyball.core.pool.settings import CONTROLLERS, MachineSettings
-from flyball.core.signals import Bucket
+from flyball.core.signals import Bucket, WindowReading
 
 POOLS = ("p", "q")
 pools = st.sampled_from("pppq")
@@ -35,6 +35,9 @@ pool_changes = st.fixed_dictionaries(
         "allotment": st.sampled_from(["even", "demand"]),
         "estimates": st.sampled_from(["median", "min"]),
         "weights": st.dictionaries(st.sampled_from("ab"), st.sampled_from([0, 0.5, 2.0]), max_size=2),
+        "usage_slow": st.sampled_from([0.0, 0.0, 0.5]),
+        "usage_drain": st.sampled_from([0.0, 0.0, 0.9]),
+        "usage_keep": st.sampled_from([0.0, 0.0, 0.3]),
         "maxima": st.dictionaries(st.sampled_from("ab"), st.integers(0, 3), max_size=2),
         "windows": st.dictionaries(
             st.sampled_from(["requests", "tokens"]), st.sampled_from(["0", "4/min", "1k/min", "often"])
@@ -60,6 +63,17 @@ buckets = st.lists(
     ),
     max_size=2,
 ).map(tuple)
+readings = st.lists(
+    st.builds(
+        WindowReading,
+        st.sampled_from(["5h", "7d", "7d opus"]),
+        st.sampled_from([0.1, 0.6, 0.75, 0.95, 1.0]),
+        st.sampled_from([None, 1.0, 60.0, 3600.0]),
+        st.sampled_from(["", "work"]),
+        age_s=st.sampled_from([0.0, 0.0, 30.0]),
+    ),
+    max_size=2,
+).map(tuple) | st.just(())
 resources = st.sampled_from([{}, {}, {}, {}, {"gpu": 1}, {"gpu": 2}, {"tpu": 1}])
 
 renewals = st.fixed_dictionaries(

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from flyball.core.pool.model import Holder, Outcome
 from flyball.core.pool.settings import MachineSettings, PoolChanges
 from flyball.core.share_lease.renewal import CallCounts, Renewal
-from flyball.core.signals import Bucket, Signal, SignalKind
+from flyball.core.signals import Bucket, Signal, SignalKind, WindowReading
 from flyball.errors import UsageError
 from flyball.stores.port import AfterCommit, Release
 from flyball.testing import Scene
@@ -27,6 +27,7 @@ from tests.stores.trace_words import (
     pool_changes,
     pools,
     projects,
+    readings,
     renewals,
     resources,
     waits,
@@ -181,6 +182,7 @@ class Trace(RuleBasedStateMachine):
         number=st.none() | numbers,
         first=st.booleans(),
         said=buckets,
+        read=readings,
     )
     def report(
         self,
@@ -192,9 +194,10 @@ class Trace(RuleBasedStateMachine):
         number: int | None,
         first: bool,
         said: tuple[Bucket, ...],
+        read: tuple[WindowReading, ...],
     ) -> None:
         claim_id = self.pick(number) if number is not None and self.claims else None
-        signal = Signal(kind, retry_after_s, buckets=said)
+        signal = Signal(kind, retry_after_s, buckets=said, windows=read)
 
         def step(s: Scene) -> Told:
             after = s.store.report(pool, signal, project=project, name=name, claim_id=claim_id, first=first)

@@ -85,6 +85,31 @@ class Certainty(Enum):
     """Only an exit status, or the absence of anything better, suggests it."""
 
 
+class UsageCertainty(Enum):
+    """How a figure about an account's use is known."""
+
+    REPORTED = "reported"
+    """By the provider itself."""
+    MEASURED = "measured"
+    """From what the runtime wrote down about every call."""
+    ESTIMATED = "estimated"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowReading:
+    """How full one usage window of an account is, as an answer said it."""
+
+    name: str
+    """``5h``, ``7d``; with a model where only its calls draw on it: ``7d opus``."""
+    fraction: float
+    resets_in_s: float | None = None
+    account: str = ""
+    """Empty: the one that the pool stands for."""
+    certainty: UsageCertainty = UsageCertainty.REPORTED
+    age_s: float = 0.0
+    """How long ago it was said."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """One quota as the provider reported it with an answer.
@@ -113,6 +138,8 @@ class Signal:
     certainty: Certainty = Certainty.STATED
     buckets: tuple[Bucket, ...] = ()
     """What the answer's headers said about quotas, whatever its kind."""
+    windows: tuple[WindowReading, ...] = ()
+    """What it said about the usage windows of a subscription."""
 
     def __post_init__(self) -> None:
         # A throttle counts, whatever nonsense came with it: no wait is made of what is none.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 import msgspec
 
 from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Words
-from flyball.cli.ui.units import counted, duration, key_limit, key_pattern, key_rate, key_weight, whole
+from flyball.cli.ui.units import counted, duration, key_limit, key_pattern, key_rate, key_weight, part, whole
 from flyball.core.pool.control.port import TUNING, cap_for
 from flyball.core.pool.control.registry import controller_for, load_controller
 from flyball.core.pool.plan import first_memory
-from flyball.core.pool.setting_table import SETTINGS, Setting, resolve_pool
+from flyball.core.pool.setting_table import SETTINGS, USAGE_PARTS, Setting, resolve_pool
 from flyball.core.pool.settings import CONTROLLERS, PROFILES, PoolChanges, PoolSettings
 from flyball.core.pool.verdict import span_words
 from flyball.core.provider.rate_limit_headers import COUNTED
@@ -45,7 +45,10 @@ def add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
             help=help_,
         )
     else:
-        parse = duration if name.endswith("_s") else whole
+        parse: Callable[[str], float] = duration if name.endswith("_s") else whole
+        if name in USAGE_PARTS:
+            # argparse reads a bare per cent sign as the beginning of a name.
+            parse, help_ = part, help_.replace("%", "%%")
         group.add_argument(flag, dest=name, type=parse, metavar=setting.metavar, help=help_)
 
 
@@ -153,6 +156,8 @@ def value_words(key: str, value: object) -> str:
         return ", ".join(sorted(words)) or "none"
     if key.endswith("_s") and isinstance(value, (int, float)):
         return SETTINGS[key].at_zero if value == 0 else span_exactly(value)
+    if key in USAGE_PARTS and isinstance(value, float | int):
+        return f"{value:.0%}" if value else "off"
     return str(value)
 
 

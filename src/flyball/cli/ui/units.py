@@ -119,6 +119,22 @@ def key_rate(text: str) -> tuple[str, str]:
     return key, written
 
 
+def part(text: str) -> float:
+    """A part of a whole, as ``80%`` or ``0.8``.
+
+    >>> part("80%"), part("0.8"), part("0")
+    (0.8, 0.8, 0.0)
+    """
+    written = text.strip()
+    try:
+        value = float(written.removesuffix("%")) / (100 if written.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part of a whole; write 80% or 0.8")
+    return value
+
+
 def amount(number: float) -> str:
     """A quantity as people say it.
 

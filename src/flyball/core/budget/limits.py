@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from flyball.core.budget.usage_windows import WindowUsage
+from flyball.core.pool.account_windows import narrowed
 from flyball.core.pool.verdict import span_words
 
 STEP_S = 20.0
@@ -133,11 +134,7 @@ class Thresholds:
         """
         if self.level(fraction) >= Level.DRAIN:
             return 0
-        if fraction <= self.warn:
-            return width
-        left = (self.drain - fraction) / (self.drain - self.warn)
-        # A hair below a whole number is that number: 0.85 lies halfway between 0.8 and 0.9.
-        return min(width, max(1, math.floor(width * left + 1e-9)))
+        return narrowed(width, fraction, begin=self.warn, end=self.drain)
 
 
 # -- what follows ---------------------------------------------------------------------------------------

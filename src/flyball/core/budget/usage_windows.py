@@ -23,23 +23,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from flyball.core.durations import LONGEST_WAIT_S
+from flyball.core.signals import UsageCertainty as UsageCertainty
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 LEARNED_FROM = 0.05
 """A reported part below this says too little about the ceiling: its rounding would be most of it."""
-
-
-class UsageCertainty(Enum):
-    """How a figure is known."""
-
-    REPORTED = "reported"
-    """By the provider itself."""
-    MEASURED = "measured"
-    """From what the runtime wrote down about every call."""
-    ESTIMATED = "estimated"
 
 
 _SURENESS = (UsageCertainty.REPORTED, UsageCertainty.MEASURED, UsageCertainty.ESTIMATED)

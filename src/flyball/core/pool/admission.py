@@ -2,7 +2,7 @@
 
 ``judge`` is a handful of comparisons of counts and meters against ``Limits``, in one fixed order:
 
-    machine ceiling -> retry-after, breaker, trial -> spacing -> cap and reserve
+    machine ceiling -> retry-after, breaker, usage window, trial -> spacing -> cap and reserve
     -> fair share and maximum -> windows -> resources -> memory
 
 The first that does not fit becomes a ``Denial``; the store makes the ``Verdict`` (verdict.py) of it, with
@@ -68,8 +68,11 @@ def judge(
     if machine.ceiling is not None and machine.in_use + ask.slots > machine.ceiling:
         return Denial(Reason.MACHINE, detail=f"machine {machine.in_use}/{machine.ceiling} over all pools")
     if limits.closed_until is not None and now < limits.closed_until:
-        reason = Reason.BREAKER if limits.phase is Phase.OPEN else Reason.RETRY_AFTER
-        return Denial(reason, until=limits.closed_until)
+        if limits.open_above is None:
+            reason = Reason.BREAKER if limits.phase is Phase.OPEN else Reason.RETRY_AFTER
+            return Denial(reason, until=limits.closed_until)
+        if ask.priority <= limits.open_above:
+            return Denial(Reason.USED_UP_SOON, until=limits.closed_until)
     trial = limits.phase is Phase.TRIAL
     if trial and meters.trial_id is not None:
         return Denial(Reason.TRIAL, until=limits.valid_until)

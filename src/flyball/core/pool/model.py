@@ -152,11 +152,14 @@ class Limits:
     reserve: int
     phase: Phase
     closed_until: float | None
-    """No ask is admitted before this: the breaker's break or a Retry-After."""
+    """No ask is admitted before this: the breaker's break, a Retry-After, or a usage window that is nearly
+    used up."""
     spacing_s: float
     spacing_jitter: float
     share: ShareRule
     ageing_s: float
+    open_above: int | None = None
+    """Closed for the sake of a usage window: asks of a priority above this are admitted all the same."""
 
 
 HOLD_SMOOTHING = 0.2

@@ -14,6 +14,7 @@ What a signal does depends on its kind:
     near limit, slow                 the cap does not grow for a while
     credit gone, auth                a person is told
     window used up                   the pool closes until the window's reset
+    any, with usage windows          how full the account's windows are: account_windows.py says what follows
     throttled, overloaded, timeout   a Retry-After closes the pool. Then the phase of the breaker decides:
                                      closed: the quota or the controller explains it, and the cap may fall;
                                      open: it is counted; trial: the breaker opens again if it hit the trial
@@ -31,6 +32,14 @@ from dataclasses import dataclass, field, replace
 from flyball.core.pool import fairness
 from flyball.core.pool import rate_window as windowing
 from flyball.core.pool import token_quota as quotas
+from flyball.core.pool.account_windows import (
+    AccountWindow,
+    UsageHold,
+    current_windows,
+    fold_readings,
+    slowed_cap,
+    usage_hold,
+)
 from flyball.core.pool.breaker import BreakerEvent, BreakerState
 from flyball.core.pool.breaker import step as breaker_step
 from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for, count_throttle
@@ -67,6 +76,8 @@ class LearnedState:
     retry_why: str = ""
     """What the provider said that closed the pool until then."""
     quota: Quota = field(default_factory=Quota)
+    windows: tuple[AccountWindow, ...] = ()
+    """How full the usage windows of the account are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,8 @@ def apply_signal(
     """Take one signal in, at once: what is known after it, and the facts of what it changed."""
     kind, now = context.signal.kind, context.now
     note = Notes(context.pool, context.project, context.name, now)
+    if context.signal.windows:
+        memory = _hear_windows(memory, s, context, note)
     if kind in HOLD_STILL and s.adapts:
         memory = replace(memory, cap=controller_for(s).freeze(memory.cap, s, now))
     elif kind in A_PERSONS_TURN:
@@ -113,6 +126,26 @@ def apply_signal(
     elif kind in CONGESTION:
         memory = _apply_congestion(memory, meters, s, context, note)
     return memory, note.facts
+
+
+def _hear_windows(
+    memory: LearnedState, s: PoolSettings, context: SignalContext, note: Notes
+) -> LearnedState:
+    """Keep what the answer said about usage windows, and tell it where a window has become nearly full."""
+    now, before = context.now, {(each.account, each.name): each for each in memory.windows}
+    windows = fold_readings(memory.windows, context.signal.windows, now)
+    for each in windows:
+        known = before.get((each.account, each.name))
+        was = known.fraction if known is not None and now < known.over_at else 0.0
+        if s.usage_warn and was < s.usage_warn <= each.fraction:
+            note.add("usage", f"{each.words}; {_hold_words(usage_hold(windows, s, pool=note.pool, now=now))}")
+    return replace(memory, windows=windows)
+
+
+def _hold_words(held: UsageHold | None) -> str:
+    if held is None:
+        return "everything may start"
+    return "only priority above 0 starts" if held.open_above == 0 else "nothing starts"
 
 
 def _apply_congestion(
@@ -204,7 +237,9 @@ def replan(
     """
     note = Notes(pool, "", "", now)
     memory, meters = _move_breaker(memory, meters, s, trial_live=trial_live, note=note)
-    if s.adapts and memory.breaker.phase is Phase.CLOSED:
+    level = cap_for(memory.cap, s)
+    slowed = slowed_cap(level, memory.windows, s, pool=pool, now=now) < level
+    if s.adapts and memory.breaker.phase is Phase.CLOSED and not slowed:
         memory = _grow(memory, meters, s, counts, note)
     if memory.retry_until is not None and now >= memory.retry_until:
         memory = replace(memory, retry_until=None, retry_why="")
@@ -220,7 +255,7 @@ def replan(
         work=meters.work if counting else 0.0,
         windows=quotas.with_estimated_window(windows, memory.quota, now),
     )
-    limits = _limits(memory, s, version=version + 1, now=now)
+    limits = _limits(memory, s, pool=pool, version=version + 1, now=now)
     shares: Mapping[str, int] = {}
     if s.share is ShareRule.STRICT:
         demanding = fairness.competing_weights(projects, announced)
@@ -236,16 +271,20 @@ def spacing_s(state: CapState, s: PoolSettings) -> float:
     return max(s.spacing_s, state.spaced_s) if s.adapts else 0.0
 
 
-def _limits(memory: LearnedState, s: PoolSettings, *, version: int, now: float) -> Limits:
+def _limits(memory: LearnedState, s: PoolSettings, *, pool: str, version: int, now: float) -> Limits:
     phase = memory.breaker.phase if s.adapts else Phase.CLOSED
     closings = [memory.retry_until or 0.0, memory.breaker.open_until if phase is Phase.OPEN else 0.0]
     if s.adapts:
         closings.append(memory.cap.hold_until)
-    closed_until = max(closings)
+    closed_until, open_above = max(closings), None
+    if closed_until <= now and memory.windows:
+        held = usage_hold(memory.windows, s, pool=pool, now=now)
+        if held is not None:
+            closed_until, open_above = held.until, held.open_above
     return Limits(
         version=version,
         valid_until=now,
-        cap=cap_for(memory.cap, s),
+        cap=slowed_cap(cap_for(memory.cap, s), memory.windows, s, pool=pool, now=now),
         ceiling=s.cap_ceiling if s.adapts else s.cap,
         reserve=s.reserve,
         phase=phase,
@@ -254,6 +293,7 @@ def _limits(memory: LearnedState, s: PoolSettings, *, version: int, now: float) 
         spacing_jitter=s.spacing_jitter,
         share=s.share,
         ageing_s=s.ageing_s,
+        open_above=open_above,
     )
 
 
@@ -270,6 +310,7 @@ def _valid_until(
     times = [now + FOREVER_S]
     if memory.retry_until is not None:
         times.append(memory.retry_until)
+    times.extend(each.over_at for each in current_windows(memory.windows, now))
     if strict:
         times.append((now // s.rotation_s + 1) * s.rotation_s)
         times.append(demand_until if demand_until is not None else times[0])

@@ -261,6 +261,27 @@ SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
             above=0
         ),
     ),
+    "usage windows of the account (5 hours, 7 days)": (
+        Setting(
+            "usage_warn", float, "--usage-warn", "80%", "say so from this part of a window on; 0: never",
+            at_least=0, at_most=1, form="a part of a window"
+        ),
+        Setting(
+            "usage_slow", float, "--usage-slow", "85%",
+            "fewer at once from this part of a window on, down to 1 where nothing starts any more; 0: never",
+            at_least=0, at_most=1, form="a part of a window"
+        ),
+        Setting(
+            "usage_drain", float, "--usage-drain", "95%",
+            "start nothing from this part of a window on, until it resets; what runs goes on; 0: never",
+            at_least=0, at_most=1, form="a part of a window"
+        ),
+        Setting(
+            "usage_keep", float, "--usage-keep", "20%",
+            "keep the last part of each window for priority above 0; 0: none",
+            at_least=0, at_most=0.99, form="a part of a window"
+        ),
+    ),
     "share leases (processes that hold many slots each)": (
         Setting(
             "heartbeat_s", float, "--heartbeat", "1s",
@@ -290,6 +311,8 @@ flags, the body over HTTP and docs/reference/pool-settings.md are made from it."
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting for group in SETTING_GROUPS.values() for setting in group
 }
+USAGE_PARTS = frozenset({"usage_warn", "usage_slow", "usage_drain", "usage_keep"})
+"""Settings that are parts of a usage window, from 0 to 1."""
 
 
 def resolve_pool(changes: PoolChanges) -> PoolSettings:
@@ -351,6 +374,9 @@ def _check_relations(s: PoolSettings) -> None:
     if s.reserve >= s.cap:
         words = f"reserve must be between 0 and cap - 1 ({s.cap - 1}), not {s.reserve}"
         raise UsageError(words, settings=("reserve", "cap"))
+    if s.usage_drain and s.usage_slow >= s.usage_drain:
+        words = f"usage_slow {s.usage_slow:g} must be below usage_drain {s.usage_drain:g}"
+        raise UsageError(words, settings=("usage_slow", "usage_drain"))
     _check_windows(s.windows)
 
 

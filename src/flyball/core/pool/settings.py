@@ -205,6 +205,10 @@ class PoolChanges(TypedDict, total=False):
     estimates: str
     counts: str
     families: dict[str, str]
+    usage_warn: float
+    usage_slow: float
+    usage_drain: float
+    usage_keep: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +252,10 @@ class PoolSettings:
     estimates: FoldRule = FoldRule.MEDIAN
     counts: Counting = Counting.AUTO
     families: Mapping[str, str] = field(default_factory=dict)
+    usage_warn: float = 0.8
+    usage_slow: float = 0.0
+    usage_drain: float = 0.0
+    usage_keep: float = 0.0
 
     @property
     def share_terms(self) -> ShareTiming:

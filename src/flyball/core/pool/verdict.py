@@ -28,6 +28,8 @@ class Reason(Enum):
     QUEUE = "queue"
     SPACING = "spacing"
     WINDOW = "window"
+    USED_UP_SOON = "window-used-up-soon"
+    """A usage window of the account is nearly used up: what is left is kept."""
     RETRY_AFTER = "retry-after"
     BREAKER = "breaker"
     TRIAL = "trial"
@@ -42,7 +44,9 @@ class Reason(Enum):
     """The store does not answer; asks in line wait for it."""
 
 
-CLOSED_REASONS = frozenset({Reason.RETRY_AFTER, Reason.BREAKER, Reason.TRIAL, Reason.FENCED})
+CLOSED_REASONS = frozenset(
+    {Reason.RETRY_AFTER, Reason.BREAKER, Reason.TRIAL, Reason.FENCED, Reason.USED_UP_SOON}
+)
 _TIMED_REASONS = CLOSED_REASONS | {Reason.SPACING, Reason.SHARE, Reason.WINDOW}
 
 
@@ -154,6 +158,7 @@ PHRASES = {
     Reason.MAXIMUM: "the project is at its maximum",
     Reason.SPACING: "starts are spaced",
     Reason.WINDOW: "a window has no room",
+    Reason.USED_UP_SOON: "a usage window of the account is nearly used up (flyball quota show)",
     Reason.RETRY_AFTER: "the provider refuses for now",
     Reason.BREAKER: "breaker open after repeated throttles",
     Reason.TRIAL: "breaker half open, one trial at a time",

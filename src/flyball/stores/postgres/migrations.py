@@ -20,7 +20,7 @@ def scripts() -> list[tuple[int, str]]:
     return [(int(script.name[:3]), script.read_text(encoding="utf-8")) for script in found]
 
 
-LAYOUT = 6
+LAYOUT = 7
 
 
 def check(link: Connection, address: Address) -> None:

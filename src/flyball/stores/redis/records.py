@@ -233,6 +233,7 @@ def pool_row(name: str, f: Mapping[str, str]) -> PoolRow:
                 spacing_jitter=float(f["spacing_jitter"]),
                 share=ShareRule(f["share"]),
                 ageing_s=float(f["ageing_s"]),
+                open_above=parse_int(f.get("open_above", "")),
             ),
             Meters(
                 next_grant_at=float(f["next_grant_at"]),

@@ -22,7 +22,7 @@ from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.errors import GARBLED, refused_by_system
 
 APPLICATION_ID = 0x666C7962  # "flyb"
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 OLDEST_SQLITE = (3, 35, 0)
 BUSY_TIMEOUT_S = 10.0
 LOG_LIMIT_PAGES = 16_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flyball.testing.store_checks import (
+    account_windows,
     adaptive_cap,
     admission,
     backoff,
@@ -27,6 +28,7 @@ _MODULES = (
     share_leases,
     adaptive_cap,
     rate_windows,
+    account_windows,
     breaker,
     machine_limits,
     release,

@@ -80,7 +80,12 @@ end
 -- twin: core/pool/admission.py judge
 function admission.judge(ask, use)
   if pool.closed_until and now < pool.closed_until then
-    return {reason = pool.phase == 'open' and 'breaker' or 'retry-after', till = pool.closed_until}
+    if not pool.open_above then
+      return {reason = pool.phase == 'open' and 'breaker' or 'retry-after', till = pool.closed_until}
+    end
+    if ask.priority <= pool.open_above then
+      return {reason = 'window-used-up-soon', till = pool.closed_until}
+    end
   end
   local trial = pool.phase == 'trial'
   if trial and pool.trial_id then return {reason = 'trial', till = pool.valid_until} end

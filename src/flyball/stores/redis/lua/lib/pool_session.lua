@@ -108,7 +108,7 @@ end
 function session.read(project)
   local v = call('HMGET', PREFIX .. 'pool', 'valid_until', 'cap', 'ceiling', 'reserve', 'phase', 'closed_until',
     'spacing_s', 'share', 'next_grant_at', 'trial_id', 'work', 'windows', 'in_use', 'low_in_use', 'waiting',
-    'next_id', 'events', 'by_success', 'use:' .. (project or ''))
+    'next_id', 'events', 'by_success', 'use:' .. (project or ''), 'open_above')
   if not v[1] then
     pool = nil
     return
@@ -119,6 +119,7 @@ function session.read(project)
     next_grant_at = tonumber(v[9]), trial_id = tonumber(v[10]), work = tonumber(v[11]),
     windows = v[12] ~= '' and window.parse(v[12]) or nil, in_use = tonumber(v[13]), low_in_use = tonumber(v[14]),
     waiting = tonumber(v[15]), next_id = tonumber(v[16]), events = tonumber(v[17]), by_success = v[18] == '1',
+    open_above = tonumber(v[20] or ''),
   }
   if v[19] then session.uses[project] = session.parse_project(project, v[19]) end
 end
