@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Signal
     from flyball.errors import StoreError
+    from flyball.governor.account_windows import WindowTeller
     from flyball.governor.governor import Governor
     from flyball.governor.heartbeat import Heartbeat
     from flyball.stores.port import Demand
@@ -90,6 +91,7 @@ class Internals:
         self._on_server = on_server(address)
         self._store: Store | None = None
         self._heart: Heartbeat | None = None
+        self._windows: WindowTeller | None = None
         self._lock = threading.Lock()
         self._loops = LoopMailboxes()
         survive_forks(self, rank=0)
@@ -131,7 +133,7 @@ class Internals:
         """The parent's event loops and their mailboxes are not ours."""
         self._lock = threading.Lock()
         self._loops = LoopMailboxes()
-        self._heart = None
+        self._heart = self._windows = None
 
     def settle(self, after: AfterCommit) -> None:
         """Wake the waiters that a committed step named, and tell the observers."""
@@ -279,6 +281,16 @@ class Internals:
             pool, signal, project=project, name=name, claim_id=claim_id, first=first, asked_at=asked_at
         )
         self.settle(after)
+
+    @property
+    def windows(self) -> WindowTeller:
+        """Tells pools what answers say about the usage windows of accounts."""
+        with self._lock:
+            if self._windows is None:
+                from flyball.governor.account_windows import WindowTeller
+
+                self._windows = WindowTeller(self.report, lambda: self.store)
+            return self._windows
 
     # -- work that runs by itself -----------------------------------------------------------------
 

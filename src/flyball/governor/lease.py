@@ -77,7 +77,7 @@ class Lease:
         error. A throttle takes effect at once, for every process; successes travel with the release.
         """
         signal, first = self._take_in(status, headers, body)
-        if signal.kind is not SignalKind.OK:
+        if signal.kind is not SignalKind.OK or signal.windows:
             self._pass_on(signal, first=first)
         return signal
 
@@ -86,7 +86,7 @@ class Lease:
     ) -> Signal:
         """``report`` for an event loop, which goes on while the state is written."""
         signal, first = self._take_in(status, headers, body)
-        if signal.kind is not SignalKind.OK:
+        if signal.kind is not SignalKind.OK or signal.windows:
             await store_threads().call(lambda: self._pass_on(signal, first=first))
         return signal
 
@@ -111,6 +111,10 @@ class Lease:
         return signal, first
 
     def _pass_on(self, signal: Signal, *, first: bool) -> None:
+        if signal.windows:
+            self._internals.windows.tell(self.pool, signal.windows)
+        if signal.kind is SignalKind.OK:
+            return
         self._internals.report(
             self.pool,
             signal,

@@ -21,6 +21,7 @@ from flyball.core.pool.subagent_name import parse_subagent_name
 from flyball.core.share_lease.allotment import is_silent
 from flyball.core.share_lease.renewal import ShareLease, is_expired
 from flyball.core.share_lease.timing import ShareTiming
+from flyball.governor.account_windows import AccountWindowStatus, pool_hold, pool_windows
 from flyball.governor.acquisition import HEARD_S
 from flyball.host.process import alive, here, stands_still
 from flyball.stores.snapshot import PoolSnapshot, ProjectUsage, Snapshot, WaitingAsk
@@ -263,6 +264,11 @@ class PoolStatus:
     next_start_in_s: float | None
     hold_mean_s: float | None
     windows: tuple[WindowStatus, ...]
+    usage_windows: tuple[AccountWindowStatus, ...]
+    """How full the usage windows of the pool's account are."""
+    usage_warn: float
+    open_above: int | None
+    """While it is closed for the sake of a usage window: asks of a priority above this start all the same."""
     leases: tuple[LeaseStatus, ...]
     asks: tuple[AskStatus, ...]
     """The first 200 in line; ``waiting`` counts all of them."""
@@ -315,6 +321,9 @@ def status_from(snapshot: Snapshot, location: str, *, reserved: bool = False) ->
 
 def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
     s, cap_state, breaker = pool.settings, pool.memory.cap, pool.memory.breaker
+    held = pool_hold(pool, now)
+    if held is not None and held.until != pool.closed_until:
+        held = None
     settling = s.adaptive and now < cap_state.settle_until
     spacing = spacing_s(cap_state, s)
     return PoolStatus(
@@ -340,13 +349,16 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
         breaker_why=breaker.why if pool.phase is not Phase.CLOSED else "",
         breaker_reopens=breaker.reopens,
         closed_for_s=pool.closed_until - now if pool.closed_until is not None else None,
-        closed_why=_closed_why(pool),
+        closed_why=held.window.words if held is not None else _closed_why(pool),
         trial=pool.trial,
         trial_since_s=_ago(pool.trial_since, now),
         spacing_s=spacing,
         next_start_in_s=pool.next_grant_at - now if spacing and pool.next_grant_at > now else None,
         hold_mean_s=pool.hold_mean_s or None,
         windows=tuple(_window(window, now) for window in pool.windows),
+        usage_windows=pool_windows(pool, now),
+        usage_warn=s.usage_warn,
+        open_above=held.open_above if held is not None else None,
         leases=tuple(_lease(claim, now) for claim in pool.leases),
         asks=tuple(_asking(ask, now) for ask in pool.asks),
         resting=tuple(_rest(claim, now) for claim in pool.resting),

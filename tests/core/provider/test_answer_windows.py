@@ -98,3 +98,37 @@ def test_the_window_of_a_plan_is_the_one_that_is_full(primary: str, secondary: s
 
 def test_a_quota_of_a_day_has_the_scope_day() -> None:
     assert from_http(429, None, gemini(429, "RESOURCE_EXHAUSTED", quota=DAY_ID)).scope == "day"
+
+
+def test_an_answer_says_how_full_the_windows_of_a_subscription_are() -> None:
+    headers = unified(
+        status="allowed",
+        **{"5h_utilization": "0.62", "5h_reset": "1790000060", "7d_utilization": "0.4", "7d_reset": "soon"},
+    ) | {"anthropic-ratelimit-unified-7d_opus-utilization": "0.91"}
+    found = from_http(200, headers, wall_s=1_790_000_000.0).windows
+    assert [(each.name, each.fraction, each.resets_in_s) for each in found] == [
+        ("5h", 0.62, 60.0),
+        ("7d", 0.4, None),
+        ("7d opus", 0.91, None),
+    ]
+
+
+def test_an_answer_says_how_full_the_windows_of_a_chatgpt_plan_are() -> None:
+    headers = {
+        "x-codex-primary-used-percent": "72.5",
+        "x-codex-primary-window-minutes": "300",
+        "x-codex-primary-reset-after-seconds": "4200",
+        "x-codex-secondary-used-percent": "18",
+        "x-codex-secondary-window-minutes": "10080",
+        "x-codex-secondary-reset-at": "1790000060",
+    }
+    found = from_http(200, headers, wall_s=1_790_000_000.0).windows
+    assert [(each.name, each.fraction, each.resets_in_s) for each in found] == [
+        ("5h", 0.725, 4200.0),
+        ("7d", 0.18, 60.0),
+    ]
+
+
+def test_windows_that_make_no_sense_are_not_heard() -> None:
+    headers = unified(**{"5h_utilization": "-1", "7d_utilization": "much", "x_utilization": "0.5"})
+    assert from_http(200, headers | {"x-codex-primary-used-percent": "50"}).windows == ()

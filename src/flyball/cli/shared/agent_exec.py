@@ -47,6 +47,7 @@ from flyball.runtimes.port import Ending, Reader, Runtime
 from flyball.runtimes.registry import STREAMING
 
 if TYPE_CHECKING:
+    from flyball.cli.shared.usage_windows import WindowWatch
     from flyball.gateway.agent_route import LaunchChange
     from flyball.gateway.presence import Presence
     from flyball.governor.governor import Governor
@@ -74,6 +75,8 @@ class AgentRun:
     change: LaunchChange | None = None
     """Leads its calls through the gateway, which tells the pool what the provider says."""
     presence: Presence | None = None
+    windows: WindowWatch | None = None
+    """Hears what the agent says about its account's usage windows."""
 
     def until_done(self, argv: list[str]) -> int:
         """Run it, again as often as asked while it ends limited; the exit code."""
@@ -86,6 +89,9 @@ class AgentRun:
             tries += 1
             ending, status = self._once(argv)
             wait_s = retry_wait_s(ending, tries) if tries <= self.retries else None
+            if self.windows is not None:
+                self.windows.hear(ending.progress.windows)
+                self.windows.warn()
             if wait_s is None:
                 self._say(ending, given_up(ending) if tries <= self.retries else "")
                 thread_mail.close()  # death by a signal runs nothing that would sweep up behind us
@@ -102,6 +108,8 @@ class AgentRun:
 
     def _once(self, argv: list[str]) -> tuple[Ending, int]:
         lease = self.acquire()
+        if self.windows is not None:
+            self.windows.warn()
         folder = self._folder()
         child = self._start(lease, argv, folder)
         with passing_on(child.pid):
@@ -174,6 +182,8 @@ class AgentRun:
                 if self.change is not None:
                     continue
                 report_signal(lease, signal, reader.progress(), note_answer=note_answer)
+            if self.windows is not None and b"rate_limit" in piece:
+                self.windows.hear(reader.progress().windows)
 
         return look
 

@@ -47,8 +47,7 @@ def add_flag(group: argparse._ArgumentGroup, setting: Setting) -> None:
     else:
         parse: Callable[[str], float] = duration if name.endswith("_s") else whole
         if name in USAGE_PARTS:
-            # argparse reads a bare per cent sign as the beginning of a name.
-            parse, help_ = part, help_.replace("%", "%%")
+            parse = part
         group.add_argument(flag, dest=name, type=parse, metavar=setting.metavar, help=help_)
 
 

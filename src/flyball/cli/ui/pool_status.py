@@ -217,14 +217,34 @@ def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
     if pool.breaker != "closed":
         yield "breaker", breaker_words(pool)
     elif pool.closed_for_s is not None:
-        wait = f"nothing starts for {span_words(pool.closed_for_s)}: {pool.closed_why}"
-        yield "closed", Piece(wait, Style.BAD)
+        yield "closed", Piece(closed_words(pool, pool.closed_for_s), Style.BAD)
     if pool.spacing_s:
         due = f"; next start in {span_words(pool.next_start_in_s)}" if pool.next_start_in_s else ""
         yield "spacing", f"{pool.spacing_s:.3g} s between starts{due}"
     for window in pool.windows:
         yield "window", window_words(window)
+    yield from usage_words(pool)
     yield from share_words(pool)
+
+
+def closed_words(pool: PoolStatus, for_s: float) -> str:
+    """Until when, for whom, why; and for a usage window the way out, which is a person's to choose."""
+    if pool.open_above is None:
+        return f"nothing starts for {span_words(for_s)}: {pool.closed_why}"
+    setting, alone = ("keep", "only priority above 0") if pool.open_above == 0 else ("drain", "nothing")
+    fullest = max(pool.usage_windows, key=lambda each: each.used, default=None)
+    known = fullest is not None and fullest.resets_in_s is not None
+    until = f"for {span_words(for_s)}" if known else f"until it resets, {span_words(for_s)} at the latest"
+    way_out = command("pool", "set", pool.name, f"--usage-{setting}", "0")
+    return f"{alone} starts {until}: {pool.closed_why}; {way_out} lets all start"
+
+
+def usage_words(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
+    """A line for each usage window of the account."""
+    for each in pool.usage_windows:
+        whose = f"{each.account}: " if each.account else ""
+        near = pool.usage_warn and each.used >= pool.usage_warn
+        yield "account", Piece(f"{whose}{each.words()}", Style.WARN if near else Style.PLAIN)
 
 
 def window_words(window: WindowStatus) -> str:

@@ -121,9 +121,7 @@ def usage_hold(
     return None
 
 
-def slowed_cap(
-    cap: int, windows: Sequence[AccountWindow], s: PoolSettings, *, pool: str, now: float
-) -> int:
+def slowed_cap(cap: int, windows: Sequence[AccountWindow], s: PoolSettings, *, pool: str, now: float) -> int:
     """How many at once, with the windows as full as they are."""
     full = fullest(windows, pool, now)
     if not s.usage_slow or full is None:

@@ -128,9 +128,7 @@ def apply_signal(
     return memory, note.facts
 
 
-def _hear_windows(
-    memory: LearnedState, s: PoolSettings, context: SignalContext, note: Notes
-) -> LearnedState:
+def _hear_windows(memory: LearnedState, s: PoolSettings, context: SignalContext, note: Notes) -> LearnedState:
     """Keep what the answer said about usage windows, and tell it where a window has become nearly full."""
     now, before = context.now, {(each.account, each.name): each for each in memory.windows}
     windows = fold_readings(memory.windows, context.signal.windows, now)

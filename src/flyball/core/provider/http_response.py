@@ -176,7 +176,7 @@ def _success(status: int, heads: Headers) -> Signal:
     if low is None and plan is not None and plan.status == "allowed_warning":
         low = plan.scope
     kind = SignalKind.OK if low is None else SignalKind.NEAR_LIMIT
-    return Signal(kind, detail=f"HTTP {status}", scope=low or "", buckets=buckets)
+    return Signal(kind, detail=f"HTTP {status}", scope=low or "", buckets=buckets, windows=heads.windows())
 
 
 def _is_low(bucket: Bucket) -> bool:
@@ -194,6 +194,7 @@ def _refusal(status: int, heads: Headers, error: ErrorBody | None) -> Signal:
         scope,
         certainty,
         heads.buckets(),
+        heads.windows(),
     )
 
 

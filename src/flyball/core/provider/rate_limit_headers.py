@@ -2,10 +2,12 @@
 
     anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}
     anthropic-ratelimit-unified-{status,reset,representative-claim}       the windows of a subscription
+    anthropic-ratelimit-unified-{5h,7d,...}-{status,utilization,reset}
     x-ratelimit-{limit,remaining,reset}-{requests,tokens}                 OpenAI and those who speak like it
     ratelimit, ratelimit-policy                                           the IETF's draft, see below
     ratelimit-{limit,remaining,reset}                                     the same, as it was before
-    x-codex-{primary,secondary}-{used-percent,window-minutes}             the windows of a ChatGPT plan
+    x-codex-{primary,secondary}-{used-percent,window-minutes,             the windows of a ChatGPT plan
+                                 reset-after-seconds,reset-at}
     retry-after, retry-after-ms, x-quota-remaining, x-should-retry
 
 Only shapes are judged here; ``http_response.py`` says what they mean. A header given twice and a header that
@@ -34,7 +36,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flyball.core.durations import LONGEST_WAIT_S, longest_s, moment_s, number, until_s
-from flyball.core.signals import Bucket
+from flyball.core.signals import Bucket, WindowReading
 
 COUNTED = ("requests", "tokens", "input-tokens", "output-tokens")
 """The units that a call has a cost in."""
@@ -149,6 +151,7 @@ _ROWS = (
 )
 _VALUE_CHARS = 400
 _SCOPE_CHARS = 40
+_WINDOW = re.compile(r"[0-9]{1,3}[hd](_[a-z0-9]{1,20})?")
 _WINDOW_PREFIXES = (("five_hour", "5h"), ("seven_day", "7d"))
 
 
@@ -267,14 +270,51 @@ class Headers:
         for which in ("secondary", "primary"):
             used = number(self.values.get(f"x-codex-{which}-used-percent"))
             minutes = number(self.values.get(f"x-codex-{which}-window-minutes"))
-            hours = round((minutes or 0.0) / 60)
-            if hours > 0 and used is not None and used >= 100:
-                return f"{hours // 24}d" if hours >= 24 else f"{hours}h"
+            if minutes is not None and minutes >= 30 and used is not None and used >= 100:
+                return window_name(minutes * 60)
         return ""
+
+    def windows(self) -> tuple[WindowReading, ...]:
+        """How full each window of a subscription is, as far as it is said."""
+        return () if self.silent else (*self._unified_windows(), *self._codex_windows())
+
+    def _unified_windows(self) -> Iterator[WindowReading]:
+        for name in self.values:
+            if not (name.startswith(_UNIFIED) and name.endswith("-utilization")):
+                continue
+            window = name.removeprefix(_UNIFIED).removesuffix("-utilization")
+            used = _least(self.parts(name), at_least=0)
+            if used is not None and used <= 10 and _WINDOW.fullmatch(window):
+                resets = longest_s(
+                    until_s(part, self.now_s) for part in self.parts(f"{_UNIFIED}{window}-reset")
+                )
+                yield WindowReading(window.replace("_", " "), used, resets)
+
+    def _codex_windows(self) -> Iterator[WindowReading]:
+        for which in ("primary", "secondary"):
+            used = number(self.values.get(f"x-codex-{which}-used-percent"))
+            minutes = number(self.values.get(f"x-codex-{which}-window-minutes"))
+            if used is None or not 0 <= used <= 1000 or minutes is None or not 60 <= minutes <= 60 * 24 * 31:
+                continue
+            left_s = number(self.values.get(f"x-codex-{which}-reset-after-seconds"))
+            at_s, now_s = number(self.values.get(f"x-codex-{which}-reset-at")), self.now_s
+            if left_s is None and at_s is not None and now_s is not None:
+                left_s = at_s - now_s
+            known = left_s is not None and 0 <= left_s <= 60 * minutes
+            yield WindowReading(window_name(minutes * 60), used / 100, left_s if known else None)
 
     @property
     def forbids_retry(self) -> bool:
         return "false" in self.words("x-should-retry")
+
+
+def window_name(length_s: float) -> str:
+    """
+    >>> window_name(18_000), window_name(604_800)
+    ('5h', '7d')
+    """
+    hours = round(length_s / 3600)
+    return f"{hours // 24}d" if hours >= 24 else f"{hours}h"
 
 
 def _relevant(lines: HeaderLines | None) -> Iterator[tuple[str, str]]:

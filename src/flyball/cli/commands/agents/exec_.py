@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core.pool.model import Outcome
-from flyball.core.pool.verdict import Verdict, span_words
+from flyball.core.pool.verdict import Reason, Verdict, span_words
 from flyball.errors import AgentError, StoreError, UsageError
 from flyball.governor import inherited_lease
 from flyball.governor.ask import AskRequest, default_name, default_project
@@ -30,6 +30,7 @@ from flyball.governor.lease import Lease
 from flyball.runtimes.registry import COMMAND, NAMES, pool_of, runtime_of, tells_refusals
 
 if TYPE_CHECKING:
+    from flyball.cli.shared.usage_windows import WindowWatch
     from flyball.gateway.agent_calls import AgentCalls
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
@@ -122,6 +123,7 @@ def _run_agent(
     from flyball.runtimes.registry import load
 
     calls = _agent_calls(governor, asking, args, argv, runtime)
+    windows = _window_watch(governor, asking.pool, args, runtime)
     if calls is not None:
         asking = replace(asking, pool=calls.pool, unread=True)
     run = AgentRun(
@@ -137,8 +139,21 @@ def _run_agent(
         as_json=args.json,
         change=None if calls is None else calls.change(project=asking.project, name=asking.name),
         presence=None if calls is None else calls.presence(),
+        windows=windows,
     )
     return run.until_done(argv)
+
+
+def _window_watch(governor: Governor, pool: str, args: argparse.Namespace, runtime: str) -> WindowWatch:
+    from flyball.cli.shared.usage_windows import WindowWatch, account_name
+    from flyball.governor.state_url import home
+
+    def say(words: str, record: dict[str, object]) -> None:
+        if not args.quiet:
+            with suppress(OSError):
+                _print(args, words, {**record, "words": words})
+
+    return WindowWatch(governor, pool, account_name(runtime, os.environ, home()), say)
 
 
 def _agent_calls(
@@ -184,7 +199,7 @@ def _acquire(governor: Governor, asking: AskRequest, args: argparse.Namespace) -
 
     def on_wait(verdict: Verdict) -> None:
         told.append(verdict)
-        _say(args, verdict.words(), verdict)
+        _say(args, f"{verdict.words()}{_window_words(governor, verdict)}", verdict)
 
     with stopped_by_signals():
         lease = internals(governor).acquire(asking, wait=not args.no_wait, timeout=args.wait, on_wait=on_wait)
@@ -194,6 +209,18 @@ def _acquire(governor: Governor, asking: AskRequest, args: argparse.Namespace) -
     if args.pool is not None and not lease.nested:
         _doubt_new_pool(governor, lease, args)
     return lease
+
+
+def _window_words(governor: Governor, verdict: Verdict) -> str:
+    """Which usage window it waits for, and the way out."""
+    if verdict.reason is not Reason.USED_UP_SOON:
+        return ""
+    from flyball.cli.shared.usage_windows import pool_status
+    from flyball.cli.ui.pool_status import closed_words
+
+    found = pool_status(governor, verdict.pool)
+    closed_for_s = found.closed_for_s if found is not None else None
+    return f"; {closed_words(found, closed_for_s)}" if found is not None and closed_for_s is not None else ""
 
 
 def _doubt_new_pool(governor: Governor, lease: Lease, args: argparse.Namespace) -> None:

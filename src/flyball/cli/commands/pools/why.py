@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from flyball.cli.ui.pool_status import breaker_words, rest_words
+from flyball.cli.ui.pool_status import breaker_words, closed_words, rest_words
 from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.ui.units import command, count
 from flyball.core.pool.model import Fact
@@ -25,7 +25,7 @@ flyball why blog/t-14
 flyball why 4121"""
 
 _ALL_FACTS = 10_000
-_POOL_KINDS = frozenset(["cut", "undo", "open", "close", "closed", "trial"])
+_POOL_KINDS = frozenset(["cut", "undo", "open", "close", "closed", "trial", "usage"])
 _LATELY_S = 3600.0
 _POOL_FACTS = 5
 
@@ -232,8 +232,11 @@ def _state(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:
         last = match.facts[-1] if match.facts else None
         yield Line([who, f" neither runs nor waits now{_last_words(last) if last else ''}"])
     for name in sorted({r.pool for r in match.running} | {w.pool for w in match.waiting}):
-        if pools[name].breaker != "closed":
-            yield Line(breaker_words(pools[name]), label="breaker", indent=2)
+        pool = pools[name]
+        if pool.breaker != "closed":
+            yield Line(breaker_words(pool), label="breaker", indent=2)
+        elif pool.open_above is not None and pool.closed_for_s is not None:
+            yield Line(closed_words(pool, pool.closed_for_s), label="closed", indent=2)
 
 
 def _last_words(last: PastFact) -> str:
