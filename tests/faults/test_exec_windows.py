@@ -129,9 +129,7 @@ def test_status_and_why_say_how_full_the_account_is(
     claude.will_have_used(0.92)
     claude_in(blog)
     shown = flyball_in(blog, "status").stdout
-    assert re.search(
-        r"default:claude: 92 % of 5h used, resets in 70 min \(reported \d+ s ago\)", shown
-    )
+    assert re.search(r"default:claude: 92 % of 5h used, resets in 70 min \(reported \d+ s ago\)", shown)
     assert re.search(r"account +default:claude: 40 % of 7d used", shown)
     (pool,) = json.loads(flyball_in(blog, "status", "--json").stdout)["pools"]
     assert {each["name"]: each["used"] for each in pool["usage_windows"]} == {"5h": 0.92, "7d": 0.4}
