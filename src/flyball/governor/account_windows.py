@@ -22,7 +22,8 @@ from flyball.core.pool.account_windows import UsageHold, current_windows, usage_
 from flyball.core.pool.settings import DEFAULT_POOL, RESERVED
 from flyball.core.pool.verdict import span_words
 from flyball.core.signals import Signal, SignalKind, UsageCertainty, WindowReading
-from flyball.stores.port import PoolSnapshot, Snapshot, Store
+from flyball.stores.port import Store
+from flyball.stores.snapshot import PoolSnapshot, Snapshot
 
 SAME_S = 60.0
 """The same figure is told again after this long, so that its age is right."""
