@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test packages tools check format bench soak spec agents test-agents pins clean python
+.PHONY: help demo test packages tools check format bench peers soak spec agents test-agents pins clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,11 @@ format: $(READY) ## format the code and apply the safe lint fixes
 
 bench: $(READY) ## measure flyball beside its peers; the docs' figures come from here
 	@$(RUN) bench
+
+peers: ## install what the bench of the gateway is measured beside: nginx as root with apt, a LiteLLM proxy in .tools
+	@command -v nginx >/dev/null || apt-get install --yes --quiet nginx-light >/dev/null || echo "nginx cannot be installed here"
+	@test -d $(TOOLS)/litellm || { "$(PYTHON)" -m venv $(TOOLS)/litellm && \
+		$(TOOLS)/litellm/bin/pip install --quiet --disable-pip-version-check -r requirements/peers.txt; }
 
 soak: $(READY) ## run the fault tests and the made-up traces for much longer, and explore all states of small fleets
 	@FLYBALL_SOAK=1 $(RUN) pytest -n $(JOBS) --dist worksteal --timeout=3600 tests/faults tests/*/test_fuzz.py \

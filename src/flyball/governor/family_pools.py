@@ -27,8 +27,7 @@ class FamilyPools:
 
     def refresh(self) -> None:
         """Read the settings again. Raises StoreError."""
-        pools = internals(self._governor).store.snapshot().pools
-        self._named = {pool.name: pool.named for pool in pools}
+        self._named = internals(self._governor).store.named_settings()
         for pool, named in tuple(self._named.items()):
             for family in named.get("families", {}):
                 if f"{pool}:{family}" not in self._named:

@@ -222,9 +222,13 @@ class Internals:
         import asyncio
 
         loop, store = asyncio.get_running_loop(), self.store
-        with self._lock:
+
+        def open_mail() -> LoopMailbox:
             now = store.is_granted_now if isinstance(store, AtHand) else lambda _claim_id: False
-            return self._loops.of(loop, lambda: open_box(self.address, store), store.granted_ids, now)
+            return LoopMailbox(loop, open_box(self.address, store), store.granted_ids, now)
+
+        with self._lock:
+            return self._loops.of(loop, open_mail)
 
     # -- holding and ending -----------------------------------------------------------------------
 
@@ -352,8 +356,7 @@ class Internals:
 
     def named_settings(self, pool: str) -> PoolChanges:
         """The settings of a pool that a person named."""
-        found = (seen for seen in self.store.snapshot().pools if seen.name == pool)
-        return next((seen.named for seen in found), PoolChanges())
+        return self.store.named_settings().get(pool, PoolChanges())
 
     def import_pool(self, pool: str, changes: PoolChanges, memory: LearnedState) -> None:
         """Take over a pool's settings and what it learned from another governor."""

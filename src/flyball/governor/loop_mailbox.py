@@ -38,17 +38,11 @@ class LoopMailboxes:
             weakref.WeakKeyDictionary()
         )
 
-    def of(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        open_box: Callable[[], Box | None],
-        granted: Granted,
-        granted_now: GrantedNow,
-    ) -> LoopMailbox:
+    def of(self, loop: asyncio.AbstractEventLoop, open_mail: Callable[[], LoopMailbox]) -> LoopMailbox:
         mail = self._mails.get(loop)
         if mail is None:
             self._sweep()
-            mail = self._mails[loop] = LoopMailbox(loop, open_box(), granted, granted_now)
+            mail = self._mails[loop] = open_mail()
         return mail
 
     def _sweep(self) -> None:

@@ -77,6 +77,11 @@ class AdminOperations(Transactions):
                 session.rows.put_project(pool, use)
 
     @operation
+    def named_settings(self) -> dict[str, PoolChanges]:
+        with self._read() as rows:
+            return {name: codec.load_changes(rows.settings(name)) for name in rows.pools()}
+
+    @operation
     def reset_pool(self, pool: str, *, settings: bool = False) -> AfterCommit:
         with self._write() as rows:
             carried = self._carry(rows)

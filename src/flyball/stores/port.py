@@ -204,6 +204,9 @@ class Store(Protocol):
     def facts(self, *, limit: int) -> list[Fact]:
         """The newest facts, newest first."""
 
+    def named_settings(self) -> dict[str, PoolChanges]:
+        """What people named for each pool there is; nothing else of it is read."""
+
     def set_pool(self, pool: str, changes: PoolChanges) -> AfterCommit:
         """Change exactly the named settings; a named cap reseeds the adaptive one."""
 

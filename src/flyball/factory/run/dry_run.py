@@ -202,7 +202,7 @@ class _Planner:
     def _pool(self) -> str:
         config, pool = self._config, pool_for(self._config)
         with closing(open_reader(resolve())) as reader:
-            named = next((seen.named for seen in reader.snapshot().pools if seen.name == pool), PoolChanges())
+            named = reader.named_settings().get(pool, PoolChanges())
         counted = choose_counting(
             Counting(named.get("counts", Counting.AUTO.value)),
             runtime=config.agent.runtime,

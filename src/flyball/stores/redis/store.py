@@ -34,6 +34,7 @@ from flyball.core.pool.verdict import Verdict
 from flyball.core.signals import Signal
 from flyball.errors import PoolInUseError, StoreBusyError, StoreError, UsageError, invariant
 from flyball.host.fork import survive_forks
+from flyball.stores import codec
 from flyball.stores.admin_operations import no_pool_words
 from flyball.stores.operations import StoreOperations
 from flyball.stores.pool_session import Environment
@@ -398,6 +399,17 @@ class RedisStore(AdminReads):
         return self._image_of_all().miscounts()
 
     # -- what people set --------------------------------------------------------------------------
+
+    def named_settings(self) -> dict[str, PoolChanges]:
+        pools = self._registry.pools()
+        texts = self._server.ask_all(
+            [("HGET", f"{self._registry.pool_key(pool)}pool", "settings") for pool in pools]
+        )
+        return {
+            pool: codec.load_changes(text)
+            for pool, text in zip(pools, texts, strict=True)
+            if text is not None
+        }
 
     def set_pool(self, pool: str, changes: PoolChanges) -> AfterCommit:
         check_name("pool", pool)

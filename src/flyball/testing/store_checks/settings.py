@@ -24,6 +24,15 @@ def a_set_changes_only_what_it_names(s: Scene) -> None:
 
 
 @store_check
+def what_was_named_is_read_without_the_rest(s: Scene) -> None:
+    s.pool(cap=4, share="strict", windows={"tokens": "200k/min"})
+    named = {"cap": 4, "share": "strict", "windows": {"tokens": "200k/min"}}
+    expect_equal(s.store.named_settings(), {POOL: named}, "what was named")
+    s.store.reset_pool(POOL, settings=True)
+    expect_equal(s.store.named_settings(), {POOL: {}}, "what is named after a reset")
+
+
+@store_check
 def weights_and_maxima_are_set_project_by_project(s: Scene) -> None:
     s.pool(weights={"a": 2.0}, maxima={"a": 3})
     s.pool(weights={"b": 3.0}, maxima={"a": 0})
