@@ -8,10 +8,10 @@ launch such an agent with a slot of the agents' pool and the change that leads i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flyball.core.pool.settings import Counting
+from flyball.core.pool.settings import Counting, PoolSettings
 from flyball.errors import StoreError
 from flyball.gateway.agent_route import AgentRoute, LaunchChange, NoRoute, find_route
 from flyball.gateway.agents_pool import ensure_agents_pool
@@ -46,6 +46,8 @@ class NotCounted:
     why: str
     asked_for: bool
     """A person wanted the calls counted."""
+    subagents: int = PoolSettings().subagents
+    """How many it may have at once, where nothing counts these either."""
 
 
 def choose_counting(
@@ -69,13 +71,15 @@ def open_agent_calls(
     folder: Path | None = None,
 ) -> AgentCalls | NotCounted:
     """``pool``: where it would hold a slot by itself. Raises StoreError where the state cannot be read."""
-    counts = Counting(internals(governor).named_settings(pool).get("counts", Counting.AUTO.value))
+    named = internals(governor).named_settings(pool)
+    counts = Counting(named.get("counts", Counting.AUTO.value))
+    subagents = named.get("subagents", PoolSettings().subagents)
     route = choose_counting(counts, runtime=runtime, argv=argv, env=env, folder=folder)
     if isinstance(route, NotCounted):
-        return route
+        return replace(route, subagents=subagents)
     try:
         gateway = ensure_gateway()
     except (OSError, StoreError) as error:
-        return NotCounted(f"the gateway does not run: {error}", True)
+        return NotCounted(f"the gateway does not run: {error}", True, subagents)
     calls_pool = pool if len(route.bases) == 1 else None
     return AgentCalls(ensure_agents_pool(governor), calls_pool, route, gateway)

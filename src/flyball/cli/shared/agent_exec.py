@@ -15,9 +15,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flyball.cli.ui.endings import ending_record, ending_words
@@ -77,6 +77,8 @@ class AgentRun:
     presence: Presence | None = None
     windows: WindowWatch | None = None
     """Hears what the agent says about its account's usage windows."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What bounds its subagents."""
 
     def until_done(self, argv: list[str]) -> int:
         """Run it, again as often as asked while it ends limited; the exit code."""
@@ -145,6 +147,7 @@ class AgentRun:
     def _start(self, lease: Lease, argv: list[str], folder: OutputFolder | None) -> GatedChild:
         env = {
             **os.environ,
+            **self.variables,
             **(self.change.variables if self.change is not None else {}),
             inherited_lease.VARIABLE: inherited_lease.variable_value(
                 self.governor.address, lease.pool, lease.id

@@ -238,6 +238,11 @@ SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
             "calls of these models use a pool of their own, such as opus=claude-opus-*",
             named_by="family", form="a model's name, in which * stands for anything"
         ),
+        Setting(
+            "subagents", int, "--subagents", "N",
+            "how many subagents at once an agent may have whose calls and subagents are not counted (claude)",
+            at_least=1
+        ),
     ),
     "sharing between projects": (
         Setting(

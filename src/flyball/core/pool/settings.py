@@ -209,6 +209,7 @@ class PoolChanges(TypedDict, total=False):
     usage_slow: float
     usage_drain: float
     usage_keep: float
+    subagents: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +257,7 @@ class PoolSettings:
     usage_slow: float = 0.0
     usage_drain: float = 0.0
     usage_keep: float = 0.0
+    subagents: int = 2
 
     @property
     def share_terms(self) -> ShareTiming:

@@ -267,6 +267,8 @@ class AgentRuns:
         if self._counts_calls(lease):
             name = self._ask(job).name
             argv, env = launcher.lead_calls(argv, env, folder=told.tree, project=project.id, name=name)
+        else:
+            env = launcher.bound_subagents(env)
         fenced = await run_in_thread(
             launcher.guards.guard, argv, env, tree=told.tree, branch=branch, folder=folder
         )

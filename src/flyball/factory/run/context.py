@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flyball.core.budget.limits import BudgetAction, budget_action
+from flyball.core.pool.settings import PoolSettings
 from flyball.core.tasks.protected_paths import DEFAULT_PROTECTED
 from flyball.core.tasks.task import Task
 from flyball.errors import UsageError
@@ -50,11 +51,12 @@ from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import state_folder
 from flyball.factory.tasks.port import TaskSource
 from flyball.factory.tasks.registry import open_source
-from flyball.gateway.agent_calls import AgentCalls, open_agent_calls
+from flyball.gateway.agent_calls import AgentCalls, NotCounted, open_agent_calls
 from flyball.gateway.agent_route import NoRoute, find_route
 from flyball.gateway.presence import Presence
 from flyball.governor.governor import Governor
 from flyball.governor.state_url import home
+from flyball.hooks.own_bound import bound_variables
 from flyball.runtimes.launch_arguments import with_options
 from flyball.runtimes.port import Runtime
 from flyball.runtimes.registry import load
@@ -140,6 +142,8 @@ class AgentLauncher:
     """Where each agent holds a slot."""
     calls: AgentCalls | None
     """How the calls of its agents are counted one by one; None: the agents are."""
+    subagents: int
+    """How many an agent may have at once whose calls are not counted."""
     runtime: Runtime
     account: Account
     guards: GuardedLauncher
@@ -165,13 +169,18 @@ class AgentLauncher:
         environment or its settings say may differ from those of the run: then they are not, and a note
         says so."""
         if self.calls is None:
-            return list(argv), dict(env)
+            return list(argv), self.bound_subagents(env)
         route = find_route(self.runtime.name, argv, env, folder=folder)
         if isinstance(route, NoRoute):
             self.note(f"{name}: its calls are not counted: {route.value}")
-            return list(argv), dict(env)
+            return list(argv), self.bound_subagents(env)
         change = replace(self.calls, route=route).change(project=project, name=name)
         return with_options(argv, change.options), {**env, **change.variables}
+
+    def bound_subagents(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment of an agent whose calls are not counted. In its sandbox hooks cannot reach the
+        state, so they do not count its subagents either."""
+        return {**env, **bound_variables(self.runtime.name, self.subagents, env)}
 
 
 def open_launcher(config: ProjectConfig, project: ProjectState, account: Account) -> AgentLauncher:
@@ -192,6 +201,7 @@ def open_launcher(config: ProjectConfig, project: ProjectState, account: Account
         governor=governor,
         pool=calls.pool if calls is not None else pool_for(config),
         calls=calls,
+        subagents=counted.subagents if isinstance(counted, NotCounted) else PoolSettings().subagents,
         runtime=load(config.agent.runtime),
         account=account,
         guards=GuardedLauncher(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core.pool.model import Outcome
+from flyball.core.pool.settings import PoolSettings
 from flyball.core.pool.verdict import Reason, Verdict, span_words
 from flyball.errors import AgentError, StoreError, UsageError
 from flyball.governor import inherited_lease
@@ -107,7 +108,19 @@ def run(args: argparse.Namespace) -> int:
         **os.environ,
         inherited_lease.VARIABLE: inherited_lease.variable_value(governor.address, lease.pool, lease.id),
     }
-    return _replace(governor, lease, argv, env) if args.replace else _stay(governor, lease, argv, env)
+    if not args.replace:
+        return _stay(governor, lease, argv, env)
+    if runtime == "claude" and "FLYBALL_GATEWAY" not in env:
+        named = internals(governor).named_settings(lease.pool)
+        env |= _subagent_bound(runtime, named.get("subagents", PoolSettings().subagents))
+    return _replace(governor, lease, argv, env)
+
+
+def _subagent_bound(runtime: str, most: int) -> dict[str, str]:
+    """What is added to an agent's environment so that it has few subagents which nothing counts."""
+    from flyball.hooks.own_bound import are_counted, bound_variables
+
+    return {} if are_counted(runtime, os.environ) else bound_variables(runtime, most, os.environ)
 
 
 def _run_agent(
@@ -122,7 +135,7 @@ def _run_agent(
     from flyball.cli.shared.agent_exec import AgentRun
     from flyball.runtimes.registry import load
 
-    calls = _agent_calls(governor, asking, args, argv, runtime)
+    calls, variables = _agent_calls(governor, asking, args, argv, runtime)
     windows = _window_watch(governor, asking.pool, args, runtime)
     if calls is not None:
         asking = replace(asking, pool=calls.pool, unread=True)
@@ -140,6 +153,7 @@ def _run_agent(
         change=None if calls is None else calls.change(project=asking.project, name=asking.name),
         presence=None if calls is None else calls.presence(),
         windows=windows,
+        variables=variables,
     )
     return run.until_done(argv)
 
@@ -158,19 +172,20 @@ def _window_watch(governor: Governor, pool: str, args: argparse.Namespace, runti
 
 def _agent_calls(
     governor: Governor, asking: AskRequest, args: argparse.Namespace, argv: list[str], runtime: str
-) -> AgentCalls | None:
-    """How its calls are counted; None: it holds a slot of the pool itself, as long as it lives."""
+) -> tuple[AgentCalls | None, dict[str, str]]:
+    """How its calls are counted; None: it holds a slot of the pool itself, as long as it lives. And what is
+    added to its environment then."""
     from flyball.gateway.agent_calls import NotCounted, open_agent_calls
 
     calls = open_agent_calls(governor, asking.pool, runtime=runtime, argv=argv, env=os.environ)
     if not isinstance(calls, NotCounted):
-        return calls
+        return calls, {}
     if calls.asked_for and not args.quiet:
         words = (
             f"the calls of {runtime} are not counted one by one: {calls.why}; it holds a slot while it lives"
         )
         _print(args, words, {"counts": "agents", "words": words})
-    return None
+    return None, _subagent_bound(runtime, calls.subagents)
 
 
 def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bool) -> AskRequest:
