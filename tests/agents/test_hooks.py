@@ -1,0 +1,193 @@
+"""The real agents, started plainly, with flyball's hooks in their settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flyball.sim.provider.dialect import ANSWER
+from tests.agents.bench import FLYBALL, Bench, Benches, finished, until
+from tests.agents.kit import PROMPT, Agent, Claude, Codex, Gemini, Opencode
+
+NO_NETWORK = {"npm_config_fetch_retries": "0", "npm_config_fetch_timeout": "500"}
+"""With a plugin in its folder opencode fetches a package of its own first; here it cannot."""
+KINDS = {"claude": "general-purpose", "codex": "explorer", "gemini": "generalist", "opencode": "general"}
+ARGS = {"codex": ("--dangerously-bypass-hook-trust", "-")}
+"""Codex asks a person before it runs a hook; read its prompt from a file, as opencode does."""
+four = pytest.mark.parametrize(
+    "agent", [Claude(), Codex(), Gemini(), Opencode()], ids=lambda agent: agent.name
+)
+in_the_call = pytest.mark.parametrize("agent", [Claude(), Gemini(), Opencode()], ids=lambda agent: agent.name)
+"""Those whose session waits for a subagent in the call that starts it."""
+beside = pytest.mark.parametrize("agent", [Claude(), Codex()], ids=lambda agent: agent.name)
+
+
+class Plainly:
+    """An agent that a person starts by hand, after ``flyball hooks install``."""
+
+    def __init__(self, bench: Bench, agent: Agent, *, wait: str = "60s", **env: str) -> None:
+        self.bench, self.agent = bench, agent
+        self.env = {**bench.environment(agent), **NO_NETWORK, **env}
+        self.folder = Path(self.env["HOME"]).parent / "work"
+        self.flyball("hooks", "install", agent.name, "--wait", wait)
+
+    def flyball(self, *words: str) -> None:
+        subprocess.run([*FLYBALL, *words], env=self.env, capture_output=True, check=True, timeout=60)
+
+    def start(self, prompt: str) -> subprocess.Popen[str]:
+        by_file = self.agent.name in ("codex", "opencode")
+        words = [prompt if word == PROMPT else word for word in self.agent.argv()]
+        argv = [word for word in words if not (by_file and word == prompt)] + list(
+            ARGS.get(self.agent.name, ())
+        )
+        (self.folder / "prompt").write_text(prompt if by_file else "")
+        stdin = os.open(self.folder / "prompt", os.O_RDONLY)
+        try:
+            return self.bench.spawn(argv, env=self.env, folder=self.folder, stdin=stdin)
+        finally:
+            os.close(stdin)
+
+    def names(self, what: str = "leases") -> list[str]:
+        """As status shows them, without the pid of the session."""
+        found = [each["name"] for each in self.bench.pool(self.agent.pool).get(what, ())]
+        return sorted(name.replace(name.split(" ")[0], self.agent.name) for name in found)
+
+
+def delegate(agent: Agent, times: int, *, wait: bool = False) -> str:
+    word = "delegate and wait" if wait else "delegate"
+    return "\n".join(f"errand: {word} {KINDS[agent.name]} = Say that you are done." for _ in range(times))
+
+
+def calls_of_subagents(heard: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [each for each in heard if "errand:" not in str(each)]
+
+
+@four
+def test_a_session_that_is_started_plainly_is_in_status_and_leaves_it_at_its_end(
+    agent: Agent, bench_of: Benches
+) -> None:
+    bench = bench_of()
+    plainly = Plainly(bench, agent)
+    process = plainly.start(PROMPT)
+    until(lambda: bench.heard, "its first call", while_runs=process)
+    assert plainly.names() == [agent.name]
+    bench.door.set()
+    done = finished(process)
+    assert done.code == 0, done.stderr
+    assert agent.answer(done.stdout) == ANSWER
+    assert plainly.names() == []
+
+
+@in_the_call
+def test_a_subagent_that_its_session_waits_for_needs_no_second_slot(agent: Agent, bench_of: Benches) -> None:
+    bench = bench_of()
+    bench.flyball("pool", "set", agent.pool, "--cap", "1", "--static")
+    bench.closes_after = 1
+    bench.door.set()
+    plainly = Plainly(bench, agent, wait="5s")
+    process = plainly.start(delegate(agent, 1, wait=True))
+    until(lambda: calls_of_subagents(bench.heard), "the subagent's call", while_runs=process)
+    assert plainly.names() == [agent.name]
+    bench.closes_after = None
+    bench.door.set()
+    done = finished(process)
+    assert done.code == 0, done.stderr
+    assert agent.answer(done.stdout).endswith(ANSWER)
+    assert bench.provider.tally().peak_inside == 1
+
+
+@beside
+def test_subagents_beside_a_session_wait_at_the_cap(agent: Agent, bench_of: Benches) -> None:
+    bench = bench_of()
+    bench.flyball("pool", "set", agent.pool, "--cap", "2", "--static")
+    plainly = Plainly(bench, agent)
+    bench.closes_after = 1
+    bench.door.set()
+    process = plainly.start(delegate(agent, 2))
+    kind = KINDS[agent.name]
+    until(lambda: f"{agent.name} > subagent {kind}" in plainly.names(), "a subagent", while_runs=process)
+    bench.closes_after = None
+    bench.door.set()
+    done = finished(process)
+    assert done.code == 0, done.stderr
+    assert plainly.names() == []
+    assert bench.provider.tally().peak_inside <= 2
+
+
+def test_eight_subagents_of_a_claude_make_no_more_calls_at_once_than_the_cap(bench_of: Benches) -> None:
+    bench, agent = bench_of(), Claude()
+    bench.flyball("pool", "set", agent.pool, "--cap", "3", "--static")
+    plainly = Plainly(bench, agent)
+    bench.closes_after = 1
+    bench.door.set()
+    process = plainly.start(f"errand: delegate 8 {KINDS['claude']} = Say that you are done.")
+    until(lambda: len(plainly.names("asks")) == 6, "six subagents in line", while_runs=process)
+    session, sub = "claude", f"claude > subagent {KINDS['claude']}"
+    assert plainly.names() == [session, sub, sub]
+    assert plainly.names("asks") == [sub] * 6
+    bench.closes_after = None
+    bench.door.set()
+    done = finished(process)
+    assert done.code == 0, done.stderr
+    assert len(calls_of_subagents(bench.heard)) >= 8
+    assert bench.provider.tally().peak_inside <= 3
+    assert plainly.names() == []
+
+
+def test_a_claude_that_gets_no_slot_for_a_subagent_is_told_why_and_goes_on(bench_of: Benches) -> None:
+    bench, agent = bench_of(), Claude()
+    bench.flyball("pool", "set", agent.pool, "--cap", "1", "--static")
+    bench.door.set()
+    plainly = Plainly(bench, agent, wait="1s")
+    done = finished(plainly.start(delegate(agent, 1)))
+    assert done.code == 0, done.stderr
+    assert agent.answer(done.stdout) == ANSWER
+    assert calls_of_subagents(bench.heard) == []
+    assert "flyball holds this subagent back" in str(bench.heard[-1])
+    assert "run_in_background set to false" in str(bench.heard[-1])
+
+
+def test_the_subagents_of_a_claude_under_exec_add_to_its_slot(bench_of: Benches) -> None:
+    bench, agent = bench_of(), Claude()
+    plainly = Plainly(bench, agent)
+    bench.flyball("pool", "set", agent.pool, "--cap", "4", "--static", "--counts", "agents")
+    bench.closes_after = 1
+    bench.door.set()
+    words = [delegate(agent, 1) if word == PROMPT else word for word in agent.argv()]
+    argv = [*FLYBALL, "exec", "--name", "t-1", "--", *words]
+    process = bench.spawn(argv, env=plainly.env, folder=plainly.folder)
+    until(lambda: len(plainly.names()) == 2, "a subagent", while_runs=process)
+    names = sorted(each["name"] for each in bench.pool(agent.pool)["leases"])
+    assert names == ["t-1", f"t-1 > subagent {KINDS['claude']}"]
+    bench.closes_after = None
+    bench.door.set()
+    done = finished(process)
+    assert done.code == 0, done.stderr
+    assert plainly.names() == []
+
+
+def test_a_claude_whose_calls_the_gateway_counts_takes_no_slot_of_the_provider(bench_of: Benches) -> None:
+    bench, agent = bench_of(), Claude()
+    plainly = Plainly(bench, agent, FLYBALL_GATEWAY="1")
+    process = plainly.start(PROMPT)
+    until(lambda: bench.heard, "its first call", while_runs=process)
+    assert plainly.names() == []
+    assert len(bench.pool("agents")["leases"]) == 1
+    bench.door.set()
+    assert finished(process).code == 0
+
+
+@four
+def test_hooks_that_are_removed_again_leave_no_trace(agent: Agent, bench_of: Benches) -> None:
+    bench = bench_of()
+    plainly = Plainly(bench, agent)
+    plainly.flyball("hooks", "remove", agent.name)
+    bench.door.set()
+    done = finished(plainly.start(PROMPT))
+    assert done.code == 0, done.stderr
+    assert bench.pool(agent.pool)["hold_mean_s"] is None, "a slot was held"
