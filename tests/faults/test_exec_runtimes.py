@@ -280,7 +280,7 @@ def test_leftovers_go_a_day_later_once_their_process_is_dead(home: Path, claude:
         folder.mkdir(parents=True)
         if pid is not None:
             made = output_files.OutputFolder.__new__(output_files.OutputFolder)
-            made.path = folder
+            made.path, made._relays = folder, {}
             made.belongs_to(identify(pid))
         old = time.time() - days * 86400
         os.utime(folder, (old, old))
@@ -300,27 +300,6 @@ def test_whoever_closes_the_pipe_ends_the_agent_as_without_the_wrapper(home: Pat
     assert running(home) == []
 
 
-def test_a_terminal_is_left_untouched(home: Path, claude: Agent) -> None:
-    claude.will("claude/err_429", exit_code=1)
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(sys.executable, [*EXEC, "--", "claude", "-p", "x"])
-    seen = b""
-    try:
-        while piece := os.read(terminal, 65536):
-            seen += piece
-    except OSError:
-        pass
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 1
-    assert (claude.plan / "0.tty").read_text() == "[True, True, True]"
-    assert b"api_retry" in seen
-    assert seen.count(b"flyball:") == 1, "one line says that it is not read"
-    assert running(home) == []
-    assert throttles() == 0
-
-
 def in_terminal(*arguments: str) -> str:
     """``flyball exec`` as a person runs it; what they see."""
     pid, terminal = pty.fork()
@@ -337,14 +316,15 @@ def in_terminal(*arguments: str) -> str:
     return seen.decode(errors="replace")
 
 
-def test_in_a_terminal_one_line_says_how_an_agent_would_be_read(home: Path, claude: Agent) -> None:
+def test_an_interactive_agent_is_left_untouched_and_one_line_says_so(home: Path, claude: Agent) -> None:
     claude.will("claude/err_429__format_text", exit_code=1)
-    said = in_terminal("--retry-limited", "3", "--json", "--", "claude", "-p", "x").splitlines()[0]
-    record = json.loads(said)
+    shown = in_terminal("--retry-limited", "3", "--json", "--", "claude", "x").splitlines()
+    record = json.loads(shown[0])
     assert record["read"] is False
-    assert "--output-format stream-json" in record["words"]
-    assert "not retried" in record["words"]
-    assert claude.runs == 1
+    assert record["words"].startswith("an interactive claude is not read: it holds its slot")
+    assert record["words"].endswith("not heard and not retried")
+    assert (claude.plan / "0.tty").read_text() == "[True, True, True]"
+    assert (claude.runs, running(home), throttles()) == (1, [], 0)
 
 
 def test_agents_that_are_not_read_never_raise_the_cap(home: Path, claude: Agent, start: Start) -> None:
@@ -352,7 +332,7 @@ def test_agents_that_are_not_read_never_raise_the_cap(home: Path, claude: Agent,
     flyball.Governor().set_pool("anthropic", cap=1, cap_ceiling=4, confirm_s=0.01)
     for _ in range(3):
         claude.will("claude/err_429__format_text", exit_code=1)
-        assert "API Error" in in_terminal("--", "claude", "-p", "x")
+        assert "API Error" in in_terminal("--", "claude", "x")
     gate = claude.plan / "held.gate"
     gate.touch()
     wrapper = start("--", "sh", "-c", f"while [ -e {gate} ]; do sleep 0.01; done")
@@ -400,7 +380,7 @@ def test_a_pause_after_a_refusal_is_no_longer_than_the_runs_that_were_seen(home:
     assert 0 < cap.spaced_s <= max(seen.hold_mean_s, 1.0)
 
 
-def test_stderr_on_a_terminal_is_passed_through_while_stdout_is_read(home: Path, claude: Agent) -> None:
+def test_stderr_on_a_terminal_stays_on_it_while_stdout_is_read(home: Path, claude: Agent) -> None:
     claude.will("claude/err_429", exit_code=1)
     ours, theirs = pty.openpty()
     done = run("--", "claude", "-p", "x", capture_output=False, stdout=subprocess.PIPE, stderr=theirs)

@@ -94,12 +94,15 @@ _SPENT_WORDS: Words = {
     "usage limit": SignalKind.WINDOW_USED_UP,
     "daily quota": SignalKind.WINDOW_USED_UP,
 }
+_NOT_SPENT = "not your usage limit"
+"""What Claude Code says of a plain throttle of a login."""
 _HIT_A_LIMIT = re.compile(r"\bhit your (?:[\w-]+ ){0,3}limit\b")
 _PLAIN_WORDS: Words = {
     "overloaded": SignalKind.OVERLOADED,
     "at capacity": SignalKind.OVERLOADED,
     "rate limit": SignalKind.THROTTLED,
     "too many requests": SignalKind.THROTTLED,
+    "limiting requests": SignalKind.THROTTLED,
     "timed out": SignalKind.TIMEOUT,
     "timeout": SignalKind.TIMEOUT,
 }
@@ -135,7 +138,7 @@ def signal_of(
     """
     text = text[:TEXT_LIMIT]
     bare = _ADDRESS.sub(" ", text)
-    plain = bare.replace("\u2019", "'").lower()
+    plain = bare.replace("\u2019", "'").lower().replace(_NOT_SPENT, " ")
     named = _STATUS.search(bare) if status is None else None
     code = int(named[1]) if named else status
     found = _http_signal(code, headers, body if body is not None else _body_in(text), wall_s)

@@ -42,6 +42,13 @@ STREAMING = {
 """How each is asked to print what happens as it happens; the last word decides."""
 TELLING = frozenset({"claude", "codex", "gemini"})
 """Those that say so when a call of theirs is refused and tried again. opencode says nothing of it."""
+_HEADLESS = {
+    "claude": ("-p", "--print"),
+    "codex": ("exec", "e", "review"),
+    "gemini": ("-p", "--prompt"),
+    "opencode": ("run",),
+}
+"""The option or the verb by which each runs one prompt to its end."""
 _POOLS = {"claude": "anthropic", "codex": "openai", "gemini": "google"}
 
 
@@ -81,6 +88,23 @@ def tells_refusals(argv: Sequence[str], runtime: str | None = None) -> bool:
     name = runtime or runtime_of(argv)
     asked = STREAMING[name].rpartition(" ")[2] if name in TELLING else None
     return any(word.rpartition("=")[2] == asked for word in program_words(argv))
+
+
+def is_headless(argv: Sequence[str], runtime: str | None = None) -> bool:
+    """Does this command line run one prompt to its end, rather than talk to a person?
+
+    >>> is_headless(["claude", "-cp", "go on"]), is_headless(["claude", "go on"])
+    (True, False)
+    """
+    words = list(program_words(argv))[1:]
+    options = words[: words.index("--")] if "--" in words else words
+    asked = _HEADLESS.get(runtime or runtime_of(argv), ())
+    return any(_is_asked(word, asked) for word in options)
+
+
+def _is_asked(word: str, asked: Sequence[str]) -> bool:
+    """Short options may stand together, and an option's value right behind it."""
+    return word.partition("=")[0] in asked or ("-p" in asked and word.startswith(("-p", "-cp")))
 
 
 def _model_provider(words: Sequence[str]) -> str:

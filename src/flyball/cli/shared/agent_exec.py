@@ -4,9 +4,10 @@
        ^                                                              |
        +---- wait out the limit, resume the session  <----------------+  limited, and tries are left
 
-A terminal is left untouched: there the agent talks to a person, nothing is read, and the exit status is all
-there is to judge by. Output that cannot be kept in files is passed through the same way. A run that is not
-read is not evidence for a higher cap, and one line says that it is not read.
+In a terminal an agent that runs one prompt to its end is read the same way, and neither it nor the person
+sees a difference. An interactive one is left untouched: nothing is read, and the exit status is all there is
+to judge by. Output that cannot be kept in files is passed through the same way. A run that is not read is not
+evidence for a higher cap, and one line says that it is not read.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ from flyball.host.process import identify
 from flyball.runtimes.launch_arguments import with_options
 from flyball.runtimes.outcome import outcome_of, report_ending, report_signal
 from flyball.runtimes.port import Ending, Reader, Runtime
-from flyball.runtimes.registry import STREAMING
+from flyball.runtimes.registry import tells_refusals
+from flyball.runtimes.terminal_text import TerminalReader
 
 if TYPE_CHECKING:
     from flyball.cli.shared.usage_windows import WindowWatch
@@ -68,7 +70,9 @@ class AgentRun:
     """Bind the lease to the child and open its gate."""
     runtime: str
     read: bool
-    """Its output can be read; else it is a person's, and its exit status is all that is known."""
+    """Its output can be read; else its exit status is all that is known."""
+    headless: bool
+    """It runs one prompt to its end, and does not talk to a person."""
     retries: int = 0
     quiet: bool = False
     as_json: bool = False
@@ -121,13 +125,17 @@ class AgentRun:
             # From here on an error of ours leaves the lease to the child, and its output in the folder.
             with child.followed():
                 # What reads the output is loaded beside the child: the output waits in the folder's files.
-                reader = self.load().reader()
+                reader: Reader = self.load().reader()
                 if folder is None:
                     status = child.wait()
                 else:
+                    events = tells_refusals(argv, self.runtime)
+                    reader = TerminalReader(reader, mixed=folder.mixed, events=events)
                     feeds = {OUT: reader.feed, ERR: reader.feed_stderr}
                     looks = {name: self._look(lease, reader, feed) for name, feed in feeds.items()}
                     status = follow(child, folder.tails(looks))
+                    if os.WIFSIGNALED(status):
+                        folder.restore_terminal()
                     folder.remove()
         ending = reader.finish(os.waitstatus_to_exitcode(status), wall_s=time.time())
         if self.change is None:
@@ -173,7 +181,7 @@ class AgentRun:
         home = mail_home(self.governor.address)
         sweep(home)
         try:
-            return OutputFolder(home, readable_descriptors())
+            return OutputFolder(home, readable_descriptors(headless=self.headless))
         except OSError:
             return None
 
@@ -193,11 +201,13 @@ class AgentRun:
     def _say_unread(self) -> None:
         if self.quiet:
             return
-        words = (
-            f"{self.runtime} writes to this terminal and is not read, so a limit that it meets is not heard"
-            f"{' and not retried' if self.retries else ''}; "
-            f"to be read: {STREAMING[self.runtime]} > run.jsonl"
+        what = (
+            f"the output of {self.runtime} cannot be read here"
+            if self.headless
+            else f"an interactive {self.runtime} is not read"
         )
+        retried = " and not retried" if self.retries else ""
+        words = f"{what}: it holds its slot while it lives, and a limit that it meets is not heard{retried}"
         said = json.dumps({"read": False, "words": words}) if self.as_json else f"flyball: {words}"
         with suppress(OSError):
             print(said, file=sys.stderr, flush=True)

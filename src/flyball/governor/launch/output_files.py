@@ -7,6 +7,9 @@ The command writes into files of its own; its launcher reads them as they grow, 
 looks at it on the way. A launcher that is killed leaves the command writing. The folder goes with the run;
 what killed launchers left behind goes a day later, once its process is dead.
 
+Where the command would write to a terminal it still does, through a relay (``terminal_relay.py``) that puts
+the same into the file: there the launcher only looks.
+
 The price: a slow reader of our output does not slow the command down; its files grow instead.
 """
 
@@ -22,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from stat import S_ISREG
+from typing import TYPE_CHECKING
 
 from flyball.core.pool.model import Holder
 from flyball.errors import AgentError
@@ -29,6 +33,9 @@ from flyball.governor.launch.gated_child import GatedChild
 from flyball.governor.launch.supervisor import STDERR, STDOUT
 from flyball.host.growing_file import PIECE_BYTES, GrowingFile
 from flyball.host.process import DeathWatch, alive, identify
+
+if TYPE_CHECKING:
+    from flyball.governor.launch.terminal_relay import TerminalRelay
 
 LEFTOVER_S = 86400.0
 _SHORTEST_S, _LONGEST_S = 0.002, 0.05
@@ -48,24 +55,44 @@ class OutputFolder:
         self.path.mkdir(mode=0o700)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
         self._files = {number: os.open(self.path / _NAMES[number], flags, 0o600) for number in descriptors}
+        self.mixed = OUT in self._files and same_place()
+        """Both outputs are one."""
+        self._relays: dict[int, TerminalRelay] = {}
+        try:
+            for number in filter(os.isatty, descriptors):
+                self._relays[number] = _relay(number, self._files[number])
+        except OSError:
+            self.remove()
+            raise
 
     @property
     def redirect(self) -> Mapping[int, int]:
-        merged = {ERR: self._files[OUT]} if OUT in self._files and same_place() else {}
-        return {**self._files, **merged}
+        ends = {number: relay.end for number, relay in self._relays.items()}
+        files = {**self._files, **ends}
+        return {**files, ERR: files[OUT]} if self.mixed else files
 
     def belongs_to(self, holder: Holder) -> None:
-        """Record the process that writes into it, for the sweep."""
+        """It has its redirected descriptors. Record it, for the sweep."""
+        for relay in self._relays.values():
+            relay.let_go()
         with contextlib.suppress(OSError):
             (self.path / "holder").write_text(json.dumps(asdict(holder)), encoding="utf-8")
 
     def tails(self, looks: Mapping[int, Callable[[bytes], None]]) -> list[FileTail]:
         return [
-            FileTail(file, number, looks[number], self.path / _NAMES[number])
+            FileTail(file, number, looks[number], self.path / _NAMES[number], self._relays.get(number))
             for number, file in self._files.items()
         ]
 
+    def restore_terminal(self) -> None:
+        """After a command that was killed and could not do it itself."""
+        for relay in self._relays.values():
+            relay.restore_modes()
+
     def remove(self) -> None:
+        for relay in self._relays.values():
+            relay.close()
+        self._relays = {}
         for file in self._files.values():
             os.close(file)
         self._files = {}
@@ -73,10 +100,18 @@ class OutputFolder:
 
 
 class FileTail:
-    """One growing file, passed on to a descriptor of ours and shown to ``look``."""
+    """One growing file, shown to ``look`` and passed on to a descriptor of ours unless a relay does that."""
 
-    def __init__(self, file: int, sink: int, look: Callable[[bytes], None], path: Path) -> None:
+    def __init__(
+        self,
+        file: int,
+        sink: int,
+        look: Callable[[bytes], None],
+        path: Path,
+        relay: TerminalRelay | None = None,
+    ) -> None:
         self._file, self._sink, self._look, self._path = GrowingFile(file), sink, look, path
+        self._relay = relay
         self.broken = False
         """What we pass on is not read any more."""
 
@@ -85,9 +120,9 @@ class FileTail:
         piece = self._file.read()
         if not piece:
             return 0
-        if not self.broken:
+        if self._relay is None and not self.broken:
             try:
-                _write_all(self._sink, piece)
+                write_all(self._sink, piece)
             except (BrokenPipeError, ConnectionResetError):
                 self.broken = True
             except OSError as error:
@@ -98,6 +133,8 @@ class FileTail:
 
     def drain(self) -> None:
         """Pass on all that is there now; what the command's own children still write is not waited for."""
+        if self._relay is not None:
+            self._relay.drain()
         end = self._file.size()
         while self._file.at < end and self.pump():
             pass
@@ -156,15 +193,15 @@ def _remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def readable_descriptors() -> list[int]:
-    """Which of stdout and stderr can go through files: those that are open and no terminal.
+def readable_descriptors(*, headless: bool) -> list[int]:
+    """Which of stdout and stderr can be read on their way: those that are open.
 
-    A terminal is left alone, and with it everything: a program asks its stdout whether it talks to a person.
+    None at all where a command that is not headless has a terminal: a program asks its stdout whether it
+    talks to a person.
     """
-    if not _is_open(OUT) or os.isatty(OUT):
+    if not _is_open(OUT) or (os.isatty(OUT) and not headless):
         return []
-    other = _is_open(ERR) and not os.isatty(ERR) and not same_place()
-    return [OUT, ERR] if other else [OUT]
+    return [OUT, ERR] if _is_open(ERR) and not same_place() else [OUT]
 
 
 def same_place() -> bool:
@@ -193,7 +230,19 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def _write_all(sink: int, piece: bytes) -> None:
+def _relay(terminal: int, file: int) -> TerminalRelay:
+    import termios
+
+    from flyball.governor.launch.terminal_relay import TerminalRelay
+
+    try:
+        return TerminalRelay(terminal, file)
+    except termios.error as error:
+        raise OSError(*error.args) from error
+
+
+def write_all(sink: int, piece: bytes) -> None:
+    """Also where what else uses the sink has made it answer at once."""
     view = memoryview(piece)
     while view:
         try:

@@ -28,16 +28,17 @@ from flyball.governor.launch.gated_child import (
     stopped_by_signals,
 )
 from flyball.governor.lease import Lease
-from flyball.runtimes.registry import COMMAND, NAMES, pool_of, runtime_of, tells_refusals
+from flyball.runtimes.registry import COMMAND, NAMES, is_headless, pool_of, runtime_of, tells_refusals
 
 if TYPE_CHECKING:
     from flyball.cli.shared.usage_windows import WindowWatch
     from flyball.gateway.agent_calls import AgentCalls
 
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
-and exit status are the command's own. An agent whose output goes to a file or a pipe is read on the way:
-throttles reach the pool, at once if it prints events, and one line says why it ended. In a terminal it is not
-read: its limits are not heard, and it does not raise the cap."""
+and exit status are the command's own. An agent that runs one prompt to its end (claude -p, codex exec,
+gemini -p, opencode run) is read on the way, in a terminal too: throttles reach the pool, at once if it prints
+events, else when it ends, and one line says why it ended. An interactive one holds its slot and is left
+untouched: its limits are not heard, and it does not raise the cap."""
 EXAMPLE = """flyball exec -- claude -p "fix the failing tests"
 flyball exec --pool openai --project blog --wait 10m -- codex exec "..."
 flyball exec --retry-limited 3 -- claude -p "..." --output-format stream-json --verbose > run.jsonl
@@ -90,11 +91,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
     _check_runnable(argv[0])
     runtime = args.runtime or runtime_of(argv)
-    read = False
+    read, headless = False, runtime != COMMAND and is_headless(argv, runtime)
     if runtime != COMMAND and not args.replace:
         from flyball.governor.launch.output_files import readable_descriptors
 
-        read = bool(readable_descriptors())  # a terminal is a person's and is not read
+        read = bool(readable_descriptors(headless=headless))
     governor, asking = Governor(), _asking(args, argv, runtime, read=read)
     internals(governor).on_kept = lambda lease, error: _say_kept(args, lease, error)
     if args.replace and (args.retry_limited or args.runtime):
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
             "--replace leaves no process behind that reads or retries; drop it, or the other option"
         )
     if runtime != COMMAND and not args.replace:
-        return _run_agent(governor, asking, args, argv, runtime, read=read)
+        return _run_agent(governor, asking, args, argv, runtime, read=read, headless=headless)
     lease = _acquire(governor, asking, args)
     env = {
         **os.environ,
@@ -131,6 +132,7 @@ def _run_agent(
     runtime: str,
     *,
     read: bool,
+    headless: bool,
 ) -> int:
     from flyball.cli.shared.agent_exec import AgentRun
     from flyball.runtimes.registry import load
@@ -147,6 +149,7 @@ def _run_agent(
         let_run=lambda lease, child: _let_run(governor, lease, child),
         runtime=runtime,
         read=read,
+        headless=headless,
         retries=args.retry_limited,
         quiet=args.quiet,
         as_json=args.json,
