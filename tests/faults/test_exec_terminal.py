@@ -376,3 +376,25 @@ def test_eighteen_terminals_that_are_all_refused_never_raise_the_cap_and_are_hea
     assert throttles() >= 2
     assert max(caps) == caps[0]
     assert caps[-1] < caps[0]
+
+
+def test_a_command_that_is_not_known_says_which_pool_it_takes_to_a_person(
+    script: Script, terminal: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script("aider", "echo hello")
+    here = terminal(*EXEC, "--", "aider", "--model", "gpt-5")
+    assert here.ended() == 0
+    said = b"flyball: aider takes a slot of anthropic; --pool names another\r\n"
+    assert here.shown == said + b"hello\r\n"
+    for quiet in (["--quiet"], ["--pool", "openai"]):
+        here = terminal(*EXEC, *quiet, "--", "aider")
+        here.ended()
+        assert here.shown == b"hello\r\n"
+    nested = terminal(*EXEC, "--quiet", "--", *EXEC, "--", "aider")
+    nested.ended()
+    assert nested.shown == b"hello\r\n"
+    monkeypatch.setenv("FLYBALL_POOL", "openai-2")
+    here = terminal(*EXEC, "--", "aider")
+    here.ended()
+    assert b"takes a slot" not in here.shown
+    assert pool("openai-2").in_use == 0

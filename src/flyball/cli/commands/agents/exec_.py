@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from flyball.cli.shared.usage_windows import WindowWatch
     from flyball.gateway.agent_calls import AgentCalls
 
+POOL_VARIABLE = "FLYBALL_POOL"
+"""The pool where ``--pool`` names none."""
 SUMMARY = """Run a command under a slot of a pool. Waits for the slot; from then on input, output, signals
 and exit status are the command's own. An agent that runs one prompt to its end (claude -p, codex exec,
 gemini -p, opencode run) is read on the way, in a terminal too: throttles reach the pool, at once if it prints
@@ -48,7 +50,9 @@ exit status: the command's own; 75 if no slot came in time or a limit ended it; 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from flyball.cli.ui.units import count, duration, key_count, whole
 
-    parser.add_argument("--pool", help="the limited resource (default: by the command, else anthropic)")
+    parser.add_argument(
+        "--pool", help="the limited resource (default: FLYBALL_POOL, else by the command, else anthropic)"
+    )
     parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
     parser.add_argument("--name", help="the task's name in status and messages (default: command and pid)")
     parser.add_argument("--priority", type=whole, default=0, help="higher first; above 0 may use the reserve")
@@ -91,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
     _check_runnable(argv[0])
     runtime = args.runtime or runtime_of(argv)
+    if args.pool is None:
+        args.pool = os.environ.get(POOL_VARIABLE) or None
     read, headless = False, runtime != COMMAND and is_headless(argv, runtime)
     if runtime != COMMAND and not args.replace:
         from flyball.governor.launch.output_files import readable_descriptors
@@ -104,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if runtime != COMMAND and not args.replace:
         return _run_agent(governor, asking, args, argv, runtime, read=read, headless=headless)
+    if runtime == COMMAND:
+        _say_default_pool(args, argv[0], asking.pool)
     lease = _acquire(governor, asking, args)
     env = {
         **os.environ,
@@ -316,6 +324,14 @@ def _check_runnable(command: str) -> None:
         raise AgentError(f"{command} was not found", exit_code=NOT_FOUND)
     words = "is a folder, not a command" if os.path.isdir(command) else "is not executable"
     raise AgentError(f"{command} {words}", exit_code=NOT_RUNNABLE)
+
+
+def _say_default_pool(args: argparse.Namespace, command: str, pool: str) -> None:
+    """To a person: which provider a command that is not known calls is a guess."""
+    guessed = args.pool is None and inherited_lease.VARIABLE not in os.environ
+    if guessed and not args.quiet and sys.stderr is not None and sys.stderr.isatty():
+        words = f"{os.path.basename(command)} takes a slot of {pool}; --pool names another"
+        _print(args, words, {"pool": pool, "guessed": True, "words": words})
 
 
 def _say_kept(args: argparse.Namespace, lease: Lease, error: StoreError) -> None:
