@@ -50,7 +50,7 @@ _WHERE = {
     "StoreError": "flyball.errors",
     "Throttled": "flyball.errors",
     # types that stand in the signatures of the names above
-    "Answer": "flyball.governor.limiter.limiter",
+    "Answer": "flyball.governor.limiter.call_slot",
     "Blocker": "flyball.core.pool.verdict",
     "Body": "flyball.core.provider.error_body",
     "Bucket": "flyball.core.signals",
@@ -163,8 +163,8 @@ if TYPE_CHECKING:
     from flyball.governor.default_governor import slot
     from flyball.governor.governor import Governor
     from flyball.governor.lease import Lease, Slot
-    from flyball.governor.limiter.call_slot import CallSlot
-    from flyball.governor.limiter.limiter import Answer, Limiter, LimiterStats
+    from flyball.governor.limiter.call_slot import Answer, CallSlot
+    from flyball.governor.limiter.limiter import Limiter, LimiterStats
     from flyball.governor.limiter.retry_budget import RetryBudget
     from flyball.governor.share.share import Share, ShareOptions, ShareStats
     from flyball.governor.status import MachineStatus, PoolStatus, Status

@@ -27,7 +27,7 @@ from flyball.core.share_lease.renewal import Renewal, Reply
 from flyball.core.share_lease.timing import timing_for
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.share.renewer import Outage, ShareRenewer, StoreClient
-from flyball.governor.share.share import ShareLimiter
+from flyball.governor.share.share import ShareLimiter, ShareNews
 from flyball.sim.simulator.engine import SimulatedProvider
 from flyball.sim.simulator.jobs import Job, Mix, jobs
 from flyball.sim.simulator.limits import Rule
@@ -126,7 +126,7 @@ class Node:
         line = StoreClient(renew=_never, report=_nor_this, open_box=lambda: None)
         self.renewing = ShareRenewer(self.queue, holding, line, Outage(), timing_for(fleet.heartbeat_s))
         self.renewing._box = cast(Box, Mail(self.name))
-        self.queue.stir = self._stirred
+        self.queue.listen(self._stirred)
         with self.queue.lock:
             self.renewing._limit(fleet.now)
 
@@ -193,18 +193,18 @@ class Node:
             if due.at > self.fleet.now:
                 self._look_by()
                 return
-            renewal, signals, mark = self.renewing._declare(due)
+            renewal, news = self.renewing._declare(due)
         self.fleet.renewals += 1
-        self.fleet.after(self.fleet.trip_s / 2, lambda: self._handled(renewal, signals, mark))
+        self.fleet.after(self.fleet.trip_s / 2, lambda: self._handled(renewal, news))
 
-    def _handled(self, renewal: Renewal, signals: Sequence[Signal], mark: float | None) -> None:
-        for signal in signals:
+    def _handled(self, renewal: Renewal, news: ShareNews) -> None:
+        for signal in news.signals:
             self.fleet.report(self, signal)
         reply = self.fleet.renew(renewal)
-        self.fleet.after(self.fleet.trip_s / 2, lambda: self._receive(reply, mark))
+        self.fleet.after(self.fleet.trip_s / 2, lambda: self._receive(reply, news.refused_at))
 
-    def _receive(self, reply: Reply, mark: float | None) -> None:
-        self.renewing._receive(reply, mark)
+    def _receive(self, reply: Reply, refused_at: float | None) -> None:
+        self.renewing._receive(reply, refused_at)
         with self.queue.lock:
             self._look_by()
 

@@ -11,7 +11,7 @@ import pytest
 from flyball import RefusedError, WaitTimeoutError
 from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.setting_table import resolve_pool
-from flyball.governor.limiter.limiter import SlotMethods
+from flyball.governor.limiter.call_slot import SlotMethods
 from flyball.governor.share.share import ShareLimiter
 from tests.governor.people import Person
 from tests.governor.sharing import until

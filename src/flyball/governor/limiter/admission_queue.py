@@ -132,6 +132,11 @@ class AdmissionQueue:
             self.line.join(waiter, waiter.priority, now=now)
             self._serve(now)
 
+    def return_unused(self) -> None:
+        """A ready pass whose time was over when it was taken: it goes back, and the gate is asked."""
+        self.free.append(None)
+        self.left += 1
+
     @property
     def fenced(self) -> bool:
         return self.fence_at != INFINITY and self.clock() >= self.fence_at

@@ -2,8 +2,7 @@
 
 It holds a local pool (the plan that also governs pools, with plain attributes for rows) behind an admission
 queue. What a controller believes is one thing, what a person allows is another: ``maximum`` is checked where
-slots are handed out, whatever the controller says. ``SlotMethods`` are the calls that a limiter and a share
-lease offer alike.
+slots are handed out, whatever the controller says.
 
 For processes that share a limit there is ``flyball.slot``; each process has limiters of its own.
 """
@@ -11,20 +10,17 @@ For processes that share a limit there is ``flyball.slot``; each process has lim
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import wraps
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from flyball.core.pool.local_pool import LocalPool
 from flyball.core.pool.model import Fact
-from flyball.core.pool.rate_window import Cost
 from flyball.core.pool.setting_table import merge_changes, resolve_pool
 from flyball.core.pool.settings import PoolChanges, PoolSettings, check_name
 from flyball.errors import UsageError
 from flyball.governor.limiter.admission_queue import AdmissionQueue
-from flyball.governor.limiter.call_slot import CallSlot, PendingCallSlot
+from flyball.governor.limiter.call_slot import SlotMethods
 from flyball.host.fork import survive_forks
 
 if TYPE_CHECKING:
@@ -127,114 +123,6 @@ class LimiterStats:
     def record(self) -> dict[str, Any]:
         """The same as a dictionary, for JSON."""
         return asdict(self)
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-Answer = tuple[int, Any, Any]
-"""Status, headers and body, as ``run`` takes them."""
-
-
-class SlotMethods:
-    """Slots of this process, for threads and event loops alike."""
-
-    _queue: AdmissionQueue
-
-    def slot(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
-        """A slot for a ``with`` or ``async with`` block; waits for it, at most ``timeout`` seconds.
-
-        Higher priority first, first come first served within one; who waits rises by one every ``ageing_s``.
-        ``cost`` is what the call will use of each window: ``{"tokens": 1200}``; it counts as one request by
-        itself.
-        """
-        if timeout is None and cost is None and not priority:
-            slot = CallSlot()
-        else:
-            slot = PendingCallSlot(priority, cost, timeout)
-        slot._door = slot._queue = self._queue
-        return slot
-
-    def acquire(self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None) -> CallSlot:
-        """Wait for a slot in a thread. End it with ``release``."""
-        return self.slot(priority, cost, timeout).__enter__()
-
-    def acquire_async(
-        self, priority: int = 0, cost: Cost | None = None, timeout: float | None = None
-    ) -> Coroutine[Any, Any, CallSlot]:
-        """Wait for a slot in an event loop. Cancelling it leaves nothing behind."""
-        return self.slot(priority, cost, timeout).__aenter__()
-
-    def acquire_nowait(self, cost: Cost | None = None) -> CallSlot:
-        """A slot now, or a RefusedError that says why not."""
-        return self.slot(0, cost)._enter_nowait()
-
-    def release(self, slot: CallSlot) -> None:
-        """Give a slot back. A second time does nothing."""
-        slot.release()
-
-    def run(
-        self,
-        call: Callable[[], Answer],
-        *,
-        priority: int = 0,
-        cost: Cost | None = None,
-        timeout: float | None = None,
-    ) -> Answer:
-        """Run ``call`` in a slot and learn from the status, headers and body it returns.
-
-        A ``Throttled``, a timeout or a dropped connection that it raises is learned from and goes on up.
-        """
-        with self.slot(priority, cost, timeout) as slot:
-            return _report_answer(slot, call())
-
-    async def run_async(
-        self,
-        call: Callable[[], Awaitable[Answer]],
-        *,
-        priority: int = 0,
-        cost: Cost | None = None,
-        timeout: float | None = None,
-    ) -> Answer:
-        """``run`` for an event loop; ``call`` returns an awaitable."""
-        async with self.slot(priority, cost, timeout) as slot:
-            return _report_answer(slot, await call())
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: every call of the function takes a slot; what it raises is learned from."""
-        if iscoroutinefunction(function):
-
-            @wraps(function)
-            async def in_slot(*args: P.args, **kwargs: P.kwargs) -> Any:
-                async with self.slot():
-                    return await function(*args, **kwargs)
-
-            return cast("Callable[P, R]", in_slot)
-
-        @wraps(function)
-        def in_slot_sync(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self.slot():
-                return function(*args, **kwargs)
-
-        return in_slot_sync
-
-    def may_retry(self) -> bool:
-        """Whether a retry is affordable: a call earns a tenth of one, a timeout or lost line spends one."""
-        queue = self._queue
-        with queue.lock:
-            return queue.retries_left(queue.clock()) > 0
-
-    def take_retry(self) -> bool:
-        """Spend a retry of something that no timeout has paid for, if one is left."""
-        return self._queue.take_retry()
-
-
-def _report_answer(slot: CallSlot, answer: Answer) -> Answer:
-    try:
-        status, headers, body = answer
-    except (TypeError, ValueError):
-        raise UsageError(f"the call must return (status, headers, body), not {answer!r:.80}") from None
-    slot.report(status, headers, body)
-    return answer
 
 
 class Limiter(SlotMethods):

@@ -31,7 +31,7 @@ from flyball.host.background_thread import start_thread
 if TYPE_CHECKING:
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Signal
-    from flyball.governor.share.share import ShareLimiter
+    from flyball.governor.share.share import ShareLimiter, ShareNews
     from flyball.wake.mailbox import Box
 
 _log = logging.getLogger("flyball")
@@ -84,7 +84,7 @@ class ShareRenewer:
             end.setblocking(False)
         with self.queue.lock:
             self._limit(self.queue.clock())
-            self.queue.stir = self._stir
+            self.queue.listen(self._stir)
         for work in (self._renewing, self._fencing):
             self._threads.append(start_thread(work, name=f"flyball-{work.__name__.strip('_')}"))
 
@@ -120,7 +120,7 @@ class ShareRenewer:
         """In a forked child: the lease and its threads are the parent's."""
         self._over = True
         self.holding = holder.leave(self.holding)
-        self.queue.stir = _nobody
+        self.queue.listen(None)
         self.queue.allow(0, until=-INFINITY, why="the share belongs to the parent process")
         self.queue.end_all_waits()
         self._threads = []
@@ -154,8 +154,8 @@ class ShareRenewer:
     def _stir(self) -> None:
         """Something happened at the queue: a renewal may be due sooner."""
         queue, holding = self.queue, self.holding
-        if queue.line.length or queue.minted < holding.slots or queue.outbox or queue.refused_at is not None:
-            if queue.refused_at is not None or queue.outbox:
+        if queue.line.length or queue.minted < holding.slots or queue.has_news:
+            if queue.has_news:
                 # The controller should hear of it soon.
                 self.holding = replace(holding, noticed=True)
             if self._due().at < self._sleeps_until:
@@ -179,7 +179,7 @@ class ShareRenewer:
         finally:
             with self.changed:
                 self._over = True
-                self.queue.stir = _nobody
+                self.queue.listen(None)
                 self.changed.notify_all()
             for end in (self._bell, self._ear):
                 end.close()
@@ -220,7 +220,8 @@ class ShareRenewer:
 
     def _renew(self, due: holder.Due) -> None:
         with self.queue.lock:
-            renewal, signals, mark = self._declare(due)
+            renewal, news = self._declare(due)
+        signals = news.signals
         try:
             while signals:
                 self._line.report(signals[0])
@@ -232,29 +233,26 @@ class ShareRenewer:
             _log.exception("the share of %s could not be renewed", self.queue.gate.name)
             self._note_failure(renewal, signals, StoreError(str(error)))
         else:
-            self._receive(reply, mark)
+            self._receive(reply, news.refused_at)
 
-    def _declare(self, due: holder.Due) -> tuple[Renewal, list[Signal], float | None]:
+    def _declare(self, due: holder.Due) -> tuple[Renewal, ShareNews]:
         queue, now = self.queue, self.queue.clock()
         self.holding = holder.note_reason(self.holding, due, now=now)
         self._limit(now)
         self.holding, renewal = holder.send(
             self.holding, now=now, in_flight=queue.minted, wants=queue.wants, tally=queue.tally
         )
-        refused_at, peak = queue.refused_at, max(queue.peak, queue.in_hands)
-        signals = list(queue.outbox)
-        queue.outbox.clear()
-        queue.refused_at, queue.peak = None, queue.in_hands
+        news = queue.take_news()
         told = replace(
             renewal,
             in_flight=queue.in_hands,
-            peak=peak,
+            peak=news.peak,
             hold_s=queue.gate.meters.hold_mean_s,
-            refused_age_s=now - refused_at if refused_at is not None else None,
+            refused_age_s=None if news.refused_at is None else now - news.refused_at,
             estimate=None if queue.gate.fixed else float(queue.gate.cap),
             mailbox=self._box.address if self._box is not None else "",
         )
-        return told, signals, refused_at
+        return told, news
 
     def _receive(self, reply: Reply, refused_at: float | None) -> None:
         with self.changed:
@@ -267,15 +265,15 @@ class ShareRenewer:
                 self.renewals += 1
                 self.learning, self.error, self.answered_at = reply.learning, None, now
                 self.fenced = holder.is_fenced(self.holding, now=now)
-            elif refused_at is not None and self.queue.refused_at is None:
-                self.queue.refused_at = refused_at
+            else:
+                self.queue.keep_news(refused_at=refused_at)
             self._after(now)
 
     def _note_failure(self, renewal: Renewal, signals: list[Signal], error: FlyballError) -> None:
         with self.changed:
             now = self.queue.clock()
             self.holding = holder.on_missed(self.holding, seq=renewal.seq, now=now)
-            self.queue.outbox.extendleft(reversed(signals))
+            self.queue.keep_news(signals=signals)
             self.error = error
             self._after(now)
 
@@ -308,10 +306,6 @@ class ShareRenewer:
                     self._limit(self.queue.clock())
                     return True
             return False
-
-
-def _nobody() -> None:
-    return None
 
 
 def new_incarnation() -> str:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -38,7 +38,7 @@ from flyball.core.share_lease.renewal import CallCounts
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError, UsageError
 from flyball.governor.limiter.admission_queue import AdmissionQueue
-from flyball.governor.limiter.limiter import SlotMethods
+from flyball.governor.limiter.call_slot import SlotMethods
 from flyball.governor.share.renewer import Outage, ShareRenewer, StoreClient, new_incarnation
 from flyball.host.clock import CLOCK
 from flyball.host.fork import survive_forks
@@ -51,25 +51,38 @@ OUTBOX = 100
 _COUNTED = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED})
 
 
+@dataclass(frozen=True, slots=True)
+class ShareNews:
+    """What happened here that the store has not been told of."""
+
+    refused_at: float | None
+    """When the last call that was throttled or met an overload had been sent."""
+    peak: int
+    signals: list[Signal]
+
+
 class ShareLimiter(AdmissionQueue):
-    __slots__ = ("closed_why", "outbox", "overloads", "peak", "refused_at", "stir", "throttles")
+    __slots__ = ("_closed_why", "_outbox", "_overloads", "_peak", "_refused_at", "_stir", "_throttles")
 
     def __init__(self, gate: LocalPool, clock: Callable[[], float] = clock) -> None:
-        self.stir: Callable[[], None] = _do_nothing
-        """Called with the lock held after anything that a renewal might be about."""
-        self.closed_why = "before its first renewal"
-        self.peak = self.throttles = self.overloads = 0
-        self.refused_at: float | None = None
-        self.outbox: deque[Signal] = deque(maxlen=OUTBOX)
+        self._stir: Callable[[], None] = _do_nothing
+        self._closed_why = "before its first renewal"
+        self._peak = self._throttles = self._overloads = 0
+        self._refused_at: float | None = None
+        self._outbox: deque[Signal] = deque(maxlen=OUTBOX)
         super().__init__(gate, clock, 0)
         self.fence_at = -INFINITY
 
     # -- all of these with the lock held --------------------------------------------------------------
 
+    def listen(self, stir: Callable[[], None] | None) -> None:
+        """Call it, with the lock held, after anything that a renewal might be about."""
+        self._stir = stir or _do_nothing
+
     def allow(self, maximum: int, *, until: float, why: str) -> None:
         """So much may be in flight from now on, until then; ``why`` is for those who are refused."""
         now = self._look_round()
-        self.maximum, self.fence_at, self.closed_why = maximum, until, why
+        self.maximum, self.fence_at, self._closed_why = maximum, until, why
         self._serve(now)
 
     @property
@@ -78,7 +91,23 @@ class ShareLimiter(AdmissionQueue):
 
     @property
     def tally(self) -> CallCounts:
-        return CallCounts(self.successes, self.throttles, self.overloads)
+        return CallCounts(self.successes, self._throttles, self._overloads)
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._outbox) or self._refused_at is not None
+
+    def take_news(self) -> ShareNews:
+        """For a renewal, which tells the store of it."""
+        news = ShareNews(self._refused_at, max(self._peak, self.in_hands), list(self._outbox))
+        self._outbox.clear()
+        self._refused_at, self._peak = None, self.in_hands
+        return news
+
+    def keep_news(self, *, signals: Sequence[Signal] = (), refused_at: float | None = None) -> None:
+        """The store was not told after all: with the next renewal."""
+        self._outbox.extendleft(reversed(signals))
+        self._refused_at = refused_at if self._refused_at is None else self._refused_at
 
     def end_all_waits(self) -> None:
         """No waiter is served any more."""
@@ -97,8 +126,8 @@ class ShareLimiter(AdmissionQueue):
 
     def _settle(self) -> None:
         super()._settle()
-        self.peak = max(self.peak, self.in_hands)
-        self.stir()
+        self._peak = max(self._peak, self.in_hands)
+        self._stir()
 
     def hear(self, start: CallStart, signal: Signal) -> None:
         super().hear(start, signal)
@@ -114,17 +143,17 @@ class ShareLimiter(AdmissionQueue):
             return
         with self.lock:
             if signal.kind in _COUNTED and signal.retry_after_s is None:
-                self.throttles += signal.kind is SignalKind.THROTTLED
-                self.overloads += signal.kind is SignalKind.OVERLOADED
-                self.refused_at = start.sent_at
+                self._throttles += signal.kind is SignalKind.THROTTLED
+                self._overloads += signal.kind is SignalKind.OVERLOADED
+                self._refused_at = start.sent_at
             else:
-                self.outbox.append(replace(signal, buckets=()))
-            self.stir()
+                self._outbox.append(replace(signal, buckets=()))
+            self._stir()
 
     def verdict(self, cost: Mapping[str, float]) -> Verdict:
         verdict = super().verdict(cost)
         if self.closed or self.clock() >= self.fence_at:
-            return replace(verdict, reason=Reason.FENCED, detail=self.closed_why, look_again_s=None)
+            return replace(verdict, reason=Reason.FENCED, detail=self._closed_why, look_again_s=None)
         if verdict.reason is Reason.CAP:
             return replace(verdict, detail="its share is used")
         return verdict
@@ -135,7 +164,7 @@ def _do_nothing() -> None:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from flyball.core.signals import Signal
