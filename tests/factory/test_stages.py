@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.factory.kit import Project
-from tests.factory.run.test_review import PAGE, began, slot_of
+from tests.factory.run.test_review import PAGE, began, record_of
 
 DOCS = "write('docs/t-1.md', 'about t-1')"
 
@@ -126,10 +126,10 @@ def test_what_stages_and_reviews_cost_counts_for_the_task(project: Project) -> N
     costly(project)
     ran = project.run()
     assert ran.code == 0, ran.said
-    slot = slot_of(project)
-    assert slot.cost_usd == 0.75
-    assert slot.tokens == 45
-    assert slot.session == "s"
+    record = record_of(project)
+    assert record.spent.cost_usd == 0.75
+    assert record.spent.tokens == 45
+    assert record.agent.session == "s"
     summaries = [json.loads((folder / "summary.json").read_text()) for folder in project.folders("t-1")]
     assert [each.get("stage") for each in summaries] == [None, "docs", "review"]
     assert project.wrongs(["t-1"]) == []
@@ -140,7 +140,7 @@ def test_a_review_that_the_tasks_budget_does_not_allow_is_not_had(project: Proje
     project.configure(budget={"task_usd": 0.5})
     ran = project.run()
     assert "unreviewed: budget: t-1 has cost $0.50; budget.task_usd allows $0.5" in ran.out, ran.said
-    assert slot_of(project).cost_usd == 0.5
+    assert record_of(project).spent.cost_usd == 0.5
     assert project.landed() == []
 
 

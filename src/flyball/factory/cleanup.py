@@ -78,7 +78,7 @@ class TaskStates:
             return "its task cannot be read; flyball validate says why"
         if task is None or task.status is TaskStatus.CLOSED or task_id in self.merged:
             return ""
-        if task_id in self.parked and (number := self.parked[task_id].pr_number):
+        if task_id in self.parked and (number := self.parked[task_id].pull.number):
             return f"its pull request #{number} is open: flyball land {task_id}, or flyball pr sync"
         if task_id in self.parked and wants_pull(self.parked[task_id]):
             return f"it waits for you: flyball pr open {task_id}, or flyball merge {task_id}"

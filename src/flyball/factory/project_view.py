@@ -119,9 +119,12 @@ def task_history(state: Path, task_id: str, *, after: int = 0) -> list[LedgerEnt
 
 def is_agent_alive(record: TaskRecord) -> bool:
     """Does its agent still run, as far as can be seen from here?"""
-    if record.state is not State.RUNNING or exit_code(Path(record.folder)) is not None:
+    if record.state is not State.RUNNING or exit_code(Path(record.agent.process.folder)) is not None:
         return False
-    return any(each is not None and alive(each) is not False for each in (record.holder, record.keeper))
+    return any(
+        each is not None and alive(each) is not False
+        for each in (record.agent.process.holder, record.agent.process.keeper)
+    )
 
 
 # -- all of them --------------------------------------------------------------------------------------
@@ -164,7 +167,7 @@ def _as_left(row: BoardRow, record: TaskRecord | None, task: Task | None) -> Boa
     if task is not None and task.status is TaskStatus.CLOSED and may_let_go(record):
         return replace(row, state=LEFT, why="its task was closed; flyball run lets it go")
     if is_agent_alive(record):
-        pid = record.holder.pid if record.holder is not None else 0
+        pid = record.agent.process.holder.pid if record.agent.process.holder is not None else 0
         return replace(row, why=f"its agent (pid {pid}) runs on by itself; flyball run takes it up again")
     rejected = record.cause is Cause.REJECTED and record.state is State.READY
     stood = "sent back by a person" if rejected else record.state.value

@@ -117,7 +117,7 @@ def test_any_row_of_entries_folds_or_is_refused_and_counts_never_fall(
             continue
         if step is not Step.CLAIM:
             assert record.launches >= before.launches
-            assert record.failures >= before.failures
+            assert record.backs.failed >= before.backs.failed
             assert record.attempt >= before.attempt
 
 
@@ -140,89 +140,102 @@ def test_each_cause_has_a_budget_of_its_own(cause: Cause, counts: tuple[int, ...
     record = told(*ENDED, entry(Step.BACK, cause=cause.value))
     assert (
         record.attempt,
-        record.failures,
-        record.limited,
-        record.gate_backs,
-        record.conflict_backs,
+        record.backs.failed,
+        record.backs.limited,
+        record.backs.gate,
+        record.backs.conflict,
     ) == counts
 
 
 def test_limits_count_in_a_row_only() -> None:
     again = (entry(Step.LAUNCH, RunPhase.BEGUN), entry(Step.LAUNCH), entry(Step.END))
     limited = entry(Step.BACK, cause="limited")
-    assert told(*ENDED, limited, *again, limited).limited == 2
-    assert told(*ENDED, limited, *again, entry(Step.BACK, cause="gate")).limited == 0
+    assert told(*ENDED, limited, *again, limited).backs.limited == 2
+    assert told(*ENDED, limited, *again, entry(Step.BACK, cause="gate")).backs.limited == 0
 
 
 def test_a_trip_knows_its_agent_until_it_is_sent_back() -> None:
     record = told(*RUNNING)
-    assert record.holder == Holder("h", "b", 1, 42, 7)
-    assert record.folder == "f"
-    assert told(*ENDED, entry(Step.BACK)).holder is None
+    assert record.agent.process.holder == Holder("h", "b", 1, 42, 7)
+    assert record.agent.process.folder == "f"
+    assert told(*ENDED, entry(Step.BACK)).agent.process.holder is None
 
 
 def test_what_agents_spent_adds_up_over_launches() -> None:
     again = (entry(Step.BACK), *RUNNING[len(READY) :], entry(Step.END, tokens=5, cost_usd=0.25))
     record = told(*ENDED, *again)
-    assert (record.tokens, record.cost_usd, record.launches) == (15, 0.75, 2)
+    assert (record.spent.tokens, record.spent.cost_usd, record.launches) == (15, 0.75, 2)
 
 
 def test_a_lesson_is_kept_through_limits_and_stops() -> None:
     record = told(*LANDING, entry(Step.BACK, cause="gate", reason="red", detail="line 3"))
-    assert (record.lesson, record.lesson_cause) == ("red\n\nline 3", Cause.GATE)
+    assert (record.lesson.words, record.lesson.cause) == ("red\n\nline 3", Cause.GATE)
     again = (entry(Step.LAUNCH, RunPhase.BEGUN), entry(Step.LAUNCH), entry(Step.END))
     for cause in ("limited", "interrupted", "nudged"):
         for each in (*again, entry(Step.BACK, cause=cause, reason="a pause")):
             record = apply_entry(record, each)
-    assert (record.lesson, record.lesson_cause) == ("red\n\nline 3", Cause.GATE)
+    assert (record.lesson.words, record.lesson.cause) == ("red\n\nline 3", Cause.GATE)
 
 
 def test_a_session_is_kept_unless_a_fresh_one_is_wanted() -> None:
     learned = (*RUNNING, entry(Step.SESSION, session="s-1"), entry(Step.END))
-    assert told(*learned, entry(Step.BACK)).session == "s-1"
-    assert told(*learned, entry(Step.BACK, fresh=True)).session is None
+    assert told(*learned, entry(Step.BACK)).agent.session == "s-1"
+    assert told(*learned, entry(Step.BACK, fresh=True)).agent.session is None
 
 
 def test_a_running_gate_is_known_until_the_landing_goes_on() -> None:
     begun = (*LANDING, entry(Step.GATE, RunPhase.BEGUN, gate=AGENT, folder_of_gate="g"))
-    assert told(*begun).gate == Holder("h", "b", 1, 42, 7)
-    assert told(*begun, entry(Step.GATE)).gate is not None, "a daemon of it may still run"
-    assert told(*begun, entry(Step.GATE), entry(Step.ADVANCE, RunPhase.BEGUN, new="n")).gate is None
+    assert told(*begun).landing.gate.holder == Holder("h", "b", 1, 42, 7)
+    assert told(*begun, entry(Step.GATE)).landing.gate.holder is not None, "a daemon of it may still run"
+    assert (
+        told(*begun, entry(Step.GATE), entry(Step.ADVANCE, RunPhase.BEGUN, new="n")).landing.gate.holder
+        is None
+    )
 
 
 def test_a_blocked_task_that_is_claimed_again_has_its_budgets_back_and_its_reason_as_a_lesson() -> None:
     record = told(*ENDED, entry(Step.BACK), entry(Step.BLOCK, reason="failed 3 times"), entry(Step.CLAIM))
-    assert (record.failures, record.launches, record.lesson) == (0, 0, "failed 3 times")
+    assert (record.backs.failed, record.launches, record.lesson.words) == (0, 0, "failed 3 times")
     assert record.attempt == 3
-    assert record.branch == "agent/t-1"
+    assert record.worktree.branch == "agent/t-1"
 
 
 def test_a_merged_task_that_is_claimed_again_starts_from_nothing() -> None:
     record = told(
         *LANDING, entry(Step.ADVANCE, RunPhase.BEGUN, new="n"), entry(Step.MERGED), entry(Step.CLAIM)
     )
-    assert (record.attempt, record.branch, record.new, record.session) == (1, "", "", None)
+    assert (record.attempt, record.worktree.branch, record.landing.new, record.agent.session) == (
+        1,
+        "",
+        "",
+        None,
+    )
 
 
 TELLING = (*LANDING, entry(Step.ADVANCE, RunPhase.BEGUN, new="n"), entry(Step.TELL, RunPhase.BEGUN))
 
 
 def test_a_source_is_untold_from_the_try_on_until_it_is_confirmed() -> None:
-    assert not told(*LANDING).untold
-    assert told(*TELLING).untold
-    assert told(*TELLING, entry(Step.MERGED)).untold
-    assert not told(*TELLING, entry(Step.TELL), entry(Step.MERGED)).untold
+    assert not told(*LANDING).landing.untold
+    assert told(*TELLING).landing.untold
+    assert told(*TELLING, entry(Step.MERGED)).landing.untold
+    assert not told(*TELLING, entry(Step.TELL), entry(Step.MERGED)).landing.untold
 
 
 def test_a_source_can_be_told_again_of_what_has_landed_and_that_changes_nothing_else() -> None:
     merged = told(*TELLING, entry(Step.MERGED, at=5.0))
     again = apply_entry(merged, entry(Step.TELL, RunPhase.BEGUN, at=9.0))
-    assert (again.state, again.since, again.new, again.untold) == (State.MERGED, 5.0, "n", True)
-    assert not apply_entry(again, entry(Step.TELL)).untold
+    assert (again.state, again.since, again.landing.new, again.landing.untold) == (
+        State.MERGED,
+        5.0,
+        "n",
+        True,
+    )
+    assert not apply_entry(again, entry(Step.TELL)).landing.untold
 
 
 def test_a_task_that_is_claimed_again_has_nothing_to_be_told() -> None:
-    assert not told(*TELLING, entry(Step.MERGED), entry(Step.CLAIM)).untold
+    assert not told(*TELLING, entry(Step.MERGED), entry(Step.CLAIM)).landing.untold
 
 
 def test_since_is_the_last_change_of_state() -> None:

@@ -325,10 +325,10 @@ def test_the_verified_identity_is_in_the_ledger_and_on_the_board(guarded: Projec
     state = guarded.root / ".flyball"
     assert json.loads((state / "board.json").read_text())["account"] == f"work: {ANN}"
     ledger = Ledger(state, read_only=True)
-    slot = ledger.load_task("t-1")
+    record = ledger.load_task("t-1")
     ledger.close()
-    assert slot is not None
-    assert slot.identity == f"work: {ANN}"
+    assert record is not None
+    assert record.agent.identity == f"work: {ANN}"
 
 
 def test_another_account_is_refused_before_anything_is_touched(guarded: Project) -> None:

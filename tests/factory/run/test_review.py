@@ -27,7 +27,7 @@ def reviewed(project: Project) -> None:
     project.configure(review={"on": True})
 
 
-def slot_of(project: Project, task: str = "t-1") -> TaskRecord:
+def record_of(project: Project, task: str = "t-1") -> TaskRecord:
     ledger = Ledger(project.root / ".flyball", read_only=True)
     try:
         record = ledger.load_task(task)
@@ -61,9 +61,9 @@ def test_work_lands_when_its_review_passes_and_findings_go_back_to_the_agent_in_
     assert ran.code == 0, ran.said
     assert project.wrongs(["t-1", "t-2", "t-3"]) == []
     # It passed: the ledger says which commit that was.
-    record = slot_of(project)
-    assert record.passed
-    assert len(record.reviewed) == 40
+    record = record_of(project)
+    assert record.checks.passed
+    assert len(record.checks.reviewed) == 40
     assert "t-1: its review noted pages: a long line" in ran.out
     assert json.loads((project.folders("t-1")[1] / "review.json").read_text())["verdict"] == "pass"
     # It was sent back.
@@ -120,7 +120,7 @@ def test_without_a_usable_answer_it_is_asked_once_more_and_then_waits_for_a_pers
         assert "unreviewed: " in ran.json["waiting_for_you"][name]
         assert said in ran.json["waiting_for_you"][name]
         assert said in project.prompts(name)[2]
-        assert slot_of(project, name).passed is None
+        assert record_of(project, name).checks.passed is None
     assert len(project.began("t-6@review")) == 2, "the second answer could be used"
     assert project.wrongs(["t-6"]) == []
 
@@ -217,7 +217,7 @@ def test_a_limited_reviewer_waits_and_tries_again_and_burns_nothing(project: Pro
     ran = project.run("--json")
     assert ran.code == 0, ran.said
     assert began(project) == ["t-1", *[REVIEWER] * 3]
-    assert slot_of(project).attempt == 1
+    assert record_of(project).attempt == 1
     limited = "unreviewed: the reviewer did not finish: limited 3 times in a row"
     assert ran.json["waiting_for_you"]["t-2"].startswith(limited)
     assert project.wrongs(["t-1"]) == []
@@ -232,7 +232,7 @@ def test_stop_ends_a_reviewer_and_the_next_run_reviews_again(project: Project) -
     process.wait(30)
     assert project.processes() == []
     assert project.leases() == []
-    assert slot_of(project).state.value == "checking"
+    assert record_of(project).state.value == "checking"
     assert project.run().code == 0
     assert began(project) == ["t-1", REVIEWER, REVIEWER]
     assert project.wrongs(["t-1"]) == []

@@ -72,10 +72,10 @@ class Tracker:
 
     def slot_state(self) -> State:
         ledger = Ledger(self.project.root / ".flyball", read_only=True)
-        slot = ledger.load_task(self.task)
+        record = ledger.load_task(self.task)
         ledger.close()
-        assert slot is not None
-        return slot.state
+        assert record is not None
+        return record.state
 
 
 @pytest.fixture(params=["github", "beads"])

@@ -139,7 +139,7 @@ def test_the_ledger_is_for_its_owner_alone(ledger: Ledger) -> None:
 def test_what_was_noted_is_read_again_as_it_was(ledger: Ledger) -> None:
     to_running(ledger)
     assert read_again(ledger).records["t-1"] == ledger.records["t-1"]
-    assert ledger.records["t-1"].holder == me()
+    assert ledger.records["t-1"].agent.process.holder == me()
 
 
 def test_entries_are_only_ever_added(ledger: Ledger, tmp_path: Path) -> None:

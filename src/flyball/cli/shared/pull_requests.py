@@ -14,7 +14,7 @@ def waiting_pulls(project: Project) -> dict[str, TaskRecord]:
     """Those that wait for people."""
     with open_ledger(project.state) as ledger:
         parked = ledger.runs_in(State.PARKED) if ledger is not None else {}
-    return {task: record for task, record in parked.items() if record.pr_number}
+    return {task: record for task, record in parked.items() if record.pull.number}
 
 
 def named_pull(pulls: Mapping[str, TaskRecord], word: str) -> TaskRecord:
@@ -27,9 +27,9 @@ def named_pull(pulls: Mapping[str, TaskRecord], word: str) -> TaskRecord:
         return pulls[word]
     number = re.search(r"(\d+)/?$", word)
     for record in pulls.values():
-        is_named = word.lstrip("#!") == str(record.pr_number) or word.rstrip("/") == record.pr_url
-        if number is not None and record.pr_number == int(number[1]) and is_named:
+        is_named = word.lstrip("#!") == str(record.pull.number) or word.rstrip("/") == record.pull.url
+        if number is not None and record.pull.number == int(number[1]) and is_named:
             return record
-    known = ", ".join(f"{record.task} (#{record.pr_number})" for record in pulls.values())
+    known = ", ".join(f"{record.task} (#{record.pull.number})" for record in pulls.values())
     way_out = f"open are {known}" if known else "none is open; flyball pr open TASK opens one"
     raise UsageError(f"there is no pull request {word!r} of this project's tasks; {way_out}")

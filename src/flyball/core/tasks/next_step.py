@@ -133,12 +133,12 @@ def after_end(
 ) -> Decision:
     """``commits``: the branch has something that its base has not, left-over changes included."""
     if end is End.LIMITED:
-        return after_limit(budgets, limits=record.limited, reason=reason, signal=signal)
+        return after_limit(budgets, limits=record.backs.limited, reason=reason, signal=signal)
     if is_keyless(signal):
         return Decision(move=Action.BLOCK, why=f"{reason}; {_KEYLESS}")
     if end is End.FINISHED:
         return Decision(move=Action.CHECK) if commits else Decision(move=Action.BLOCK, why=_NO_CHANGES)
-    tried, why = record.failures + 1, reason or end.value
+    tried, why = record.backs.failed + 1, reason or end.value
     if tried >= budgets.attempts or record.launches >= _LAUNCHES_LIMIT:
         times = "once" if tried == 1 else f"{tried} times"
         return Decision(move=Action.BLOCK, why=f"failed {times}, the last time: {why}")
@@ -187,7 +187,7 @@ def after_stage(
     why = f"the stage {stage} failed: {reason or end.value}"
     if is_keyless(signal) or end is End.LIMITED:
         return Decision(move=Action.BLOCK, why=f"{why}; {_KEYLESS}" if is_keyless(signal) else why)
-    if record.review_backs < budgets.review:
+    if record.backs.review < budgets.review:
         return Decision(move=Action.AGAIN, cause=Cause.REVIEW, why=why)
     return Decision(move=Action.BLOCK, why=f"{why}{_so_often(record)}")
 
@@ -202,7 +202,7 @@ def after_review(
         return Decision(move=Action.LAND)
     if passed is None:
         return Decision(move=Action.PARK, why=f"unreviewed: {why}; {by_hand}")
-    if record.review_backs < budgets.review:
+    if record.backs.review < budgets.review:
         detail = "\n".join(f"- {each}" for each in objections)
         return Decision(move=Action.AGAIN, cause=Cause.REVIEW, why=why, detail=detail)
     found = "; ".join(objections) or why
@@ -210,13 +210,13 @@ def after_review(
 
 
 def _so_often(record: TaskRecord) -> str:
-    backs = record.review_backs
+    backs = record.backs.review
     return f" after it was sent back {'once' if backs == 1 else f'{backs} times'}" if backs else ""
 
 
 def pull_words(record: TaskRecord) -> str:
     """That its pull request waits for people."""
-    where = f"pull request #{record.pr_number} is open: {record.pr_url}"
+    where = f"pull request #{record.pull.number} is open: {record.pull.url}"
     before = f"; before, it was blocked: {record.blocked_for}" if record.blocked_for else ""
     return f"{where}; flyball land {record.task} once it is approved{before}"
 
@@ -241,20 +241,20 @@ def after_landing(
     Where a person had blocked work landed and something outside was in the way, it stays blocked for what it
     was blocked for.
     """
-    if result in OUTSIDE and record.blocked_for and not record.pr_number:
+    if result in OUTSIDE and record.blocked_for and not record.pull.number:
         return Decision(move=Action.BLOCK, why=record.blocked_for, said=f"{result.value}: {why}")
     if result is LandingResult.MERGED:
         return Decision(move=Action.MERGED, why=why)
-    if result is LandingResult.GATE_FAILED and record.gate_backs < budgets.gate:
+    if result is LandingResult.GATE_FAILED and record.backs.gate < budgets.gate:
         return Decision(move=Action.AGAIN, cause=Cause.GATE, why=why, detail=detail)
-    if result is LandingResult.CONFLICT and record.conflict_backs < budgets.conflict:
+    if result is LandingResult.CONFLICT and record.backs.conflict < budgets.conflict:
         return Decision(move=Action.AGAIN, cause=Cause.CONFLICT, why=why, detail=detail)
-    if waits or result in _WAITS or (result in OUTSIDE and record.pr_number):
+    if waits or result in _WAITS or (result in OUTSIDE and record.pull.number):
         if result is LandingResult.PR_OPENED:
             return Decision(move=Action.PARK, why=why)
-        merging = record.way == MERGE and result in (LandingResult.NO_REMOTE, LandingResult.DIVERGED)
+        merging = record.landing.way == MERGE and result in (LandingResult.NO_REMOTE, LandingResult.DIVERGED)
         # Where a pull request is to be opened, its landing says by itself how that is done after all.
-        mended = not record.pr_number and (merging or result is LandingResult.GATE_BROKEN)
+        mended = not record.pull.number and (merging or result is LandingResult.GATE_BROKEN)
         again = "; once that is mended, flyball run lands it without an agent" if mended else ""
         return Decision(move=Action.PARK, why=f"{result.value}: {why}{again}")
     return Decision(move=Action.BLOCK, why=f"{result.value}: {why}")
@@ -262,19 +262,22 @@ def after_landing(
 
 def wants_pull(record: TaskRecord) -> bool:
     """Whether finished work waits because its pull request could not be opened."""
-    outside = record.result in (LandingResult.NO_GH, LandingResult.NO_REMOTE) and record.way != MERGE
-    return record.state is State.PARKED and outside and not record.pr_number
+    outside = (
+        record.landing.result in (LandingResult.NO_GH, LandingResult.NO_REMOTE)
+        and record.landing.way != MERGE
+    )
+    return record.state is State.PARKED and outside and not record.pull.number
 
 
 def lands_again(record: TaskRecord) -> bool:
     """Whether finished work waits only because something outside was in the way of its landing."""
-    return record.state is State.PARKED and record.result in _LANDS_AGAIN and not record.pr_number
+    return record.state is State.PARKED and record.landing.result in _LANDS_AGAIN and not record.pull.number
 
 
 def may_let_go(record: TaskRecord) -> bool:
     """Whether a trip may be let go because its task is closed. A landing that has begun may be what closed
     it, and a pull request that is open is for people to decide."""
-    reviewed = record.state is State.CHECKING and record.pr_number
+    reviewed = record.state is State.CHECKING and record.pull.number
     return not (record.final or record.state is State.LANDING or reviewed)
 
 
@@ -291,7 +294,7 @@ def on_resume(
         return Decision(move=Action.LEAVE)
     if record.state is State.LANDING:
         return Decision(move=Action.LAND_ON)
-    if record.state is State.CHECKING and record.pr_number:
+    if record.state is State.CHECKING and record.pull.number:
         return Decision(move=Action.PARK, why=f"{pull_words(record)}; its review was cut short")
     if record.state is State.CHECKING:
         return Decision(move=Action.CHECK)
@@ -305,9 +308,9 @@ def on_resume(
         return Decision(move=Action.JUDGE)
     if record.state is State.READY:
         return Decision(move=Action.PREPARE)
-    if record.failures >= budgets.attempts:
+    if record.backs.failed >= budgets.attempts:
         return Decision(
-            move=Action.BLOCK, why=f"failed {record.failures} times, the last time: {record.reason}"
+            move=Action.BLOCK, why=f"failed {record.backs.failed} times, the last time: {record.reason}"
         )
     why = "the agent was gone when the run went on"
     return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=why, fresh=not commits)

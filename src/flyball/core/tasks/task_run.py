@@ -1,18 +1,20 @@
-"""One task's trip through the factory: where it stands, made from the entries of its ledger.
+"""One task's run through the factory: where it stands, made from the entries of its ledger.
 
-A trip is a row of *entries*. Each names a step and whether it is about to be done (``BEGUN``) or has been
-done (``DONE``). An entry is written before its effect and confirmed after it. So the last entry of a run that
-was killed says what may or may not have happened since; the next run looks at the world for the rest.
+A task's run is a row of *entries*. Each names a step and whether it is about to be done (``BEGUN``) or has
+been done (``DONE``). An entry is written before its effect and confirmed after it. So the last entry of a run
+that was killed says what may or may not have happened since; the next run looks at the world for the rest.
 
-``TRANSITIONS`` is the whole life of a trip. Steps inside a state (a session learned, a landing's own steps)
-do not leave it. What is not listed cannot happen. ``apply_entry`` makes the state after one more entry: the
-table says where the trip stands, ``_COPIED`` what is taken from the entry as it is, and ``_FURTHER`` what a
-step changes beyond that.
+``TRANSITIONS`` is the whole life of a task's run. Steps inside a state (a session learned, a landing's own
+steps) do not leave it. What is not listed cannot happen. ``TaskRecord`` is what the entries add up to: where
+the run stands, and a record for each part of its life (worktree, agent, checks, landing, pull request).
+``apply_entry`` makes the record after one more entry: the table says where the run stands now, and the
+function of the step in ``_FOLDS`` which part has changed. The names in ``entry.fields`` are those of the
+stored ledger, which outlive the names here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -23,7 +25,7 @@ from flyball.errors import InvariantError
 
 
 class State(Enum):
-    """Where a trip stands."""
+    """Where a task's run stands."""
 
     CLAIMED = "claimed"
     """Chosen; its worktree is being made."""
@@ -79,7 +81,7 @@ class RunPhase(Enum):
 
 
 class Cause(Enum):
-    """Why a trip goes back to an agent. Each has a budget of its own."""
+    """Why a task's run goes back to an agent. Each has a budget of its own."""
 
     FAILED = "failed"
     LIMITED = "limited"
@@ -194,103 +196,173 @@ class LedgerEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRecord:
-    """Everything the entries of one trip say."""
+class Backs:
+    """How often it was sent back, by cause. The count begins anew where a person sends it back or it is
+    claimed again."""
 
-    task: str
-    state: State
-    run: str = ""
-    since: float = 0.0
-    """Wall clock of the last change of state."""
-    started: float = 0.0
-    attempt: int = 1
-    """Which launch this is, not counting those that a limit or a person ended."""
-    launches: int = 0
-    failures: int = 0
+    failed: int = 0
     limited: int = 0
     """Limits in a row."""
-    gate_backs: int = 0
-    conflict_backs: int = 0
-    review_backs: int = 0
-    stages: tuple[str, ...] = ()
-    """Stages that are done."""
-    checked: str = ""
-    """Where the branch stood after the last of them."""
-    reviewed: str = ""
-    """The commit that its last review was about."""
-    passed: bool | None = None
-    """What that review came to; None: it could not be had."""
-    errand: Holder | None = None
-    """An agent of a stage or a review; it may outlive its engine."""
-    errand_keeper: Holder | None = None
-    errand_folder: str = ""
-    session: str | None = None
-    worktree: str = ""
+    gate: int = 0
+    conflict: int = 0
+    review: int = 0
+
+    def count(self, cause: Cause) -> Backs:
+        if cause is Cause.REJECTED:
+            return Backs()
+        limited = self.limited + 1 if cause is Cause.LIMITED else 0
+        name = _COUNTED_AS.get(cause)
+        counted = {name: getattr(self, name) + 1} if name is not None else {}
+        return replace(self, limited=limited, **counted)
+
+
+_COUNTED_AS = {
+    Cause.FAILED: "failed",
+    Cause.GATE: "gate",
+    Cause.CONFLICT: "conflict",
+    Cause.REVIEW: "review",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What the next agent should know of the last one's failure; a limit or a stop in between keeps it."""
+
+    cause: Cause | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorktreeRecord:
+    path: str = ""
     branch: str = ""
     base: str = ""
     """The commit below the branch's own ones: where it was made, or was last brought to."""
-    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecord:
+    """A process and its supervisor, each as long as it may run: they may outlive their engine."""
+
     holder: Holder | None = None
     keeper: Holder | None = None
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRecord:
+    """The last attempt's agent: how it was launched, and how it ended."""
+
+    process: ProcessRecord = ProcessRecord()
+    session: str | None = None
     claim_id: int = 0
     pool: str = ""
     model: str = ""
     rationale: str = ""
     """Why this model."""
     identity: str = ""
-    """Whose account the last launch was verified to use."""
+    """Whose account it was verified to use."""
+    end: End | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Of its agents together, stages and reviews included."""
+
     tokens: int = 0
     cost_usd: float | None = None
-    """Of its agents together; None: none of them said what it cost."""
-    denials: tuple[str, ...] = ()
-    """What its agents wanted to do and were not permitted to, each once."""
-    end: End | None = None
-    reason: str = ""
-    cause: Cause | None = None
-    lesson: str = ""
-    """What the next agent should know of the last one's failure; a limit or a stop in between keeps it."""
-    lesson_cause: Cause | None = None
-    until: float = 0.0
-    """Wall clock before which it is not launched again."""
-    result: LandingResult | None = None
-    """What the last landing came to."""
+    """None: none of them said what it cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecksRecord:
+    """What other agents found in finished work."""
+
+    agent: ProcessRecord = ProcessRecord()
+    """Of the stage or the review that is under way."""
+    stages: tuple[str, ...] = ()
+    """Stages that are done."""
+    tip: str = ""
+    """Where the branch stood after the last of them."""
+    reviewed: str = ""
+    """The commit that its last review was about."""
+    passed: bool | None = None
+    """What that review came to; None: it could not be had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingRecord:
+    """The last landing: how far it went, and what it came to."""
+
     way: str = ""
     """How it was to land: ``merge``, into the default branch; ``pr``, as a pull request."""
+    step: Step | None = None
+    """The last step of the landing that is under way."""
+    step_done: bool = False
+    gate: ProcessRecord = ProcessRecord()
+    """A gate command that was started."""
+    old: str = ""
+    new: str = ""
+    """The commit that the default branch is being moved to, or was."""
+    result: LandingResult | None = None
     said: str = ""
-    """What that landing had to say, where it is not why the trip stands where it stands."""
+    """What it had to say, where that is not why the run stands where it stands."""
+    untold: bool = False
+    """Its source was to be told that it is closed, and has not confirmed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRecord:
+    url: str = ""
+    number: int = 0
+    """0: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """Everything the entries of one task's run say."""
+
+    task: str
+    state: State
+    run: str = ""
+    started: float = 0.0
+    since: float = 0.0
+    """Wall clock of the last change of state."""
+    attempt: int = 1
+    """Which launch this is, not counting those that a limit or a person ended."""
+    launches: int = 0
+    reason: str = ""
+    """Why it stands where it stands."""
+    cause: Cause | None = None
+    """Why it was last sent back."""
+    until: float = 0.0
+    """Wall clock before which it is not launched again."""
     blocked_for: str = ""
     """What was wrong with the work when it was blocked. A person who tries to land it all the same, and
     cannot for reasons outside, changes nothing about that."""
-    new: str = ""
-    """The commit that the default branch is being moved to, or was."""
-    old: str = ""
-    gate: Holder | None = None
-    """A gate command that was started; it may outlive its engine."""
-    gate_folder: str = ""
-    landing: Step | None = None
-    """The last step of the landing that is under way."""
-    landing_done: bool = False
-    pr_url: str = ""
-    pr_number: int = 0
-    untold: bool = False
-    """Its source was to be told that it is closed, and has not confirmed it."""
+    denials: tuple[str, ...] = ()
+    """What its agents wanted to do and were not permitted to, each once."""
+    backs: Backs = Backs()
+    lesson: Lesson = Lesson()
+    worktree: WorktreeRecord = WorktreeRecord()
+    agent: AgentRecord = AgentRecord()
+    spent: Spent = Spent()
+    checks: ChecksRecord = ChecksRecord()
+    landing: LandingRecord = LandingRecord()
+    pull: PullRecord = PullRecord()
 
     @property
     def final(self) -> bool:
         return self.state in FINAL
 
 
-_COPIED = frozenset(
-    {"session", "worktree", "branch", "base", "folder", "claim_id", "pool", "model", "rationale", "identity"}
-    | {"reason", "until", "way", "new", "old", "said", "pr_url", "pr_number", "reviewed", "passed"}
-)
-"""Fields of an entry that go into the state as they are."""
 _ENDS = {end.value: end for end in End}
 _RESULTS = {result.value: result for result in LandingResult}
+"""A word that this version does not know is not known."""
 
 
 def apply_entry(record: TaskRecord | None, entry: LedgerEntry) -> TaskRecord:
-    """The trip after one more entry."""
+    """The record after one more entry."""
     if record is None or entry.step is Step.CLAIM:
         return _claim(record, entry)
     to = TRANSITIONS.get((record.state, entry.step, entry.mark))
@@ -298,124 +370,157 @@ def apply_entry(record: TaskRecord | None, entry: LedgerEntry) -> TaskRecord:
         raise InvariantError(
             f"{entry.task}: {entry.step.value} {entry.mark.value} after {record.state.value}"
         )
-    changes: dict[str, Any] = {key: value for key, value in entry.fields.items() if key in _COPIED}
-    # A word that this version does not know is not known.
-    for key, words in (("end", _ENDS), ("result", _RESULTS)):
-        if key in entry.fields:
-            changes[key] = words.get(entry.fields[key])
-    if to is not record.state:
-        changes["since"] = entry.at
-    changed = replace(record, state=to, run=entry.run, **changes)
-    further = _FURTHER.get(entry.step)
-    return changed if further is None else further(changed, entry)
+    changed = replace(
+        record,
+        state=to,
+        run=entry.run,
+        since=entry.at if to is not record.state else record.since,
+        reason=entry.fields.get("reason", record.reason),
+    )
+    return _FOLDS[entry.step](changed, entry)
 
 
 def _claim(record: TaskRecord | None, entry: LedgerEntry) -> TaskRecord:
-    """A new trip. What was committed and said in an earlier one is still worth going on from."""
+    """A new run. What was committed and said in an earlier one is still worth going on from."""
     if entry.step is not Step.CLAIM:
         raise InvariantError(f"{entry.task}: {entry.step.value} before it was claimed")
-    again = record is not None and record.state is not State.MERGED
-    kept = {name: getattr(record, name) for name in ("session", "branch", "base", "worktree") if again}
-    attempt = 1 if record is None or record.state is State.MERGED else record.attempt + 1
-    lesson = record.reason if record is not None and record.state is State.BLOCKED else ""
-    return TaskRecord(
-        task=entry.task,
-        state=State.CLAIMED,
-        run=entry.run,
-        since=entry.at,
-        started=entry.at,
-        attempt=attempt,
-        lesson=lesson,
-        **kept,
+    new = TaskRecord(task=entry.task, state=State.CLAIMED, run=entry.run, since=entry.at, started=entry.at)
+    if record is None or record.state is State.MERGED:
+        return new
+    return replace(
+        new,
+        attempt=record.attempt + 1,
+        lesson=Lesson(words=record.reason if record.state is State.BLOCKED else ""),
+        worktree=record.worktree,
+        agent=AgentRecord(session=record.agent.session),
     )
+
+
+def _on_worktree(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
+    was, fields = record.worktree, entry.fields
+    path, branch = fields.get("worktree", was.path), fields.get("branch", was.branch)
+    tree = WorktreeRecord(path=path, branch=branch, base=fields.get("base", was.base))
+    return replace(record, worktree=tree)
 
 
 def _on_launch(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
+    fields, agent = entry.fields, record.agent
     if entry.mark is RunPhase.BEGUN:
-        return replace(record, holder=None, keeper=None, end=None)
-    return replace(
-        record,
-        launches=record.launches + 1,
-        holder=_holder(entry.fields.get("holder")),
-        keeper=_holder(entry.fields.get("keeper")),
+        process = ProcessRecord(folder=fields.get("folder", agent.process.folder))
+        return replace(record, agent=replace(agent, process=process, end=None))
+    process = replace(
+        agent.process, holder=_holder(fields.get("holder")), keeper=_holder(fields.get("keeper"))
     )
+    known = ("claim_id", "pool", "model", "rationale", "identity")
+    launched = {name: fields[name] for name in known if name in fields}
+    agent = replace(agent, process=process, **launched)
+    return replace(record, launches=record.launches + 1, agent=agent)
+
+
+def _on_session(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
+    return replace(record, agent=replace(record.agent, session=entry.fields.get("session")))
 
 
 def _on_end(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
-    tokens, cost = entry.fields.get("tokens") or 0, entry.fields.get("cost_usd")
-    known = record.cost_usd if cost is None else (record.cost_usd or 0.0) + cost
+    end = _ENDS.get(entry.fields.get("end", ""))
+    return _spend(replace(record, agent=replace(record.agent, end=end)), entry)
+
+
+def _spend(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
+    """What an agent cost, whatever it was for, counts for its task."""
+    spent, cost = record.spent, entry.fields.get("cost_usd")
+    spent = Spent(
+        tokens=spent.tokens + (entry.fields.get("tokens") or 0),
+        cost_usd=spent.cost_usd if cost is None else (spent.cost_usd or 0.0) + cost,
+    )
     denials = tuple(dict.fromkeys((*record.denials, *(entry.fields.get("denials") or ()))))
-    return replace(record, tokens=record.tokens + tokens, cost_usd=known, denials=denials)
+    return replace(record, spent=spent, denials=denials)
 
 
 def _on_keep(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     """Stages that are done stay done only while the work is what they saw."""
     tip = entry.fields.get("tip")
-    return record if tip is None or tip == record.checked else replace(record, stages=(), checked="")
+    if tip is None or tip == record.checks.tip:
+        return record
+    return replace(record, checks=replace(record.checks, stages=(), tip=""))
 
 
 def _on_stage(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     record = _on_check_agent(record, entry)
     if entry.mark is RunPhase.BEGUN:
         return record
-    stages = dict.fromkeys((*record.stages, entry.fields["stage"]))
-    return replace(record, stages=tuple(stages), checked=entry.fields.get("tip", ""))
+    stages = tuple(dict.fromkeys((*record.checks.stages, entry.fields["stage"])))
+    return replace(record, checks=replace(record.checks, stages=stages, tip=entry.fields.get("tip", "")))
 
 
 def _on_review(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     """What an earlier one came to counts no more as soon as another has begun."""
     record = _on_check_agent(record, entry)
-    return replace(record, passed=None) if entry.mark is RunPhase.BEGUN else record
+    fields, checks = entry.fields, record.checks
+    passed = None if entry.mark is RunPhase.BEGUN else fields.get("passed", checks.passed)
+    reviewed = fields.get("reviewed", checks.reviewed)
+    return replace(record, checks=replace(checks, reviewed=reviewed, passed=passed))
 
 
 def _on_check_agent(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
-    """What a stage or a review costs counts for its task; its process is known while it may run."""
-    return replace(
-        _on_end(record, entry),
-        errand=_holder(entry.fields.get("errand")),
-        errand_keeper=_holder(entry.fields.get("errand_keeper")),
-        errand_folder=entry.fields.get("errand_folder", ""),
+    """The process of a stage or a review is known while it may run."""
+    fields = entry.fields
+    agent = ProcessRecord(
+        holder=_holder(fields.get("errand")),
+        keeper=_holder(fields.get("errand_keeper")),
+        folder=fields.get("errand_folder", ""),
     )
+    return _spend(replace(record, checks=replace(record.checks, agent=agent)), entry)
 
 
 def _on_back(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
-    cause = Cause(entry.fields["cause"])
-    counted = cause in (Cause.FAILED, Cause.GATE, Cause.CONFLICT, Cause.REVIEW, Cause.REJECTED)
+    fields, cause = entry.fields, Cause(entry.fields["cause"])
+    record = _without_processes(record)
+    counted = cause in _COUNTED_AS or cause is Cause.REJECTED
     if cause is Cause.REJECTED:
-        # A person's word: budgets start anew. What they saw is over, a pull request of it included.
-        record = replace(record, failures=0, gate_backs=0, conflict_backs=0, review_backs=0, limited=0)
-        record = replace(record, reviewed="", passed=None, result=None, pr_url="", pr_number=0)
+        # A person's word: what they saw is over, a pull request of it included.
+        record = replace(
+            record,
+            checks=replace(record.checks, reviewed="", passed=None),
+            landing=replace(record.landing, result=None),
+            pull=PullRecord(),
+        )
     if counted:
-        said = (entry.fields.get("reason"), entry.fields.get("detail"))
-        record = replace(record, lesson_cause=cause, lesson="\n\n".join(filter(None, said)))
+        words = "\n\n".join(filter(None, (fields.get("reason"), fields.get("detail"))))
+        record = replace(record, lesson=Lesson(cause=cause, words=words))
+    if fields.get("fresh"):
+        record = replace(record, agent=replace(record.agent, session=None))
     return replace(
         record,
         cause=cause,
+        until=fields.get("until", record.until),
         blocked_for="",
         attempt=record.attempt + counted,
-        failures=record.failures + (cause is Cause.FAILED),
-        gate_backs=record.gate_backs + (cause is Cause.GATE),
-        conflict_backs=record.conflict_backs + (cause is Cause.CONFLICT),
-        review_backs=record.review_backs + (cause is Cause.REVIEW),
-        limited=record.limited + 1 if cause is Cause.LIMITED else 0,
-        session=None if entry.fields.get("fresh") else record.session,
-        landing=None,
-        holder=None,
-        keeper=None,
-        errand=None,
-        errand_keeper=None,
+        backs=record.backs.count(cause),
+        landing=replace(record.landing, step=None),
     )
 
 
 def _on_landing_step(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
-    gate = _holder(entry.fields.get("gate"))
+    fields, landing = entry.fields, record.landing
+    gate = _holder(fields.get("gate"))
     if gate is not None or entry.step is not Step.GATE:
-        record = replace(record, gate=gate, gate_folder=entry.fields.get("folder_of_gate", ""))
-    return replace(record, landing=entry.step, landing_done=entry.mark is RunPhase.DONE)
+        process = ProcessRecord(holder=gate, folder=fields.get("folder_of_gate", ""))
+        landing = replace(landing, gate=process)
+    known = {name: fields[name] for name in ("way", "old", "new") if name in fields}
+    done = entry.mark is RunPhase.DONE
+    return replace(record, landing=replace(landing, step=entry.step, step_done=done, **known))
+
+
+def _on_pull(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
+    fields, pull = entry.fields, record.pull
+    pull = PullRecord(url=fields.get("pr_url", pull.url), number=fields.get("pr_number", pull.number))
+    return replace(_on_landing_step(record, entry), pull=pull)
 
 
 def _on_tell(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
-    return replace(_on_landing_step(record, entry), untold=entry.mark is RunPhase.BEGUN)
+    record = _on_landing_step(record, entry)
+    return replace(record, landing=replace(record.landing, untold=entry.mark is RunPhase.BEGUN))
 
 
 def _on_block(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
@@ -423,12 +528,28 @@ def _on_block(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
     return _on_final(replace(record, blocked_for=record.reason) if about_work else record, entry)
 
 
-def _on_final(record: TaskRecord, _entry: LedgerEntry) -> TaskRecord:
-    return replace(record, holder=None, keeper=None, errand=None, errand_keeper=None)
+def _on_final(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
+    fields, landing = entry.fields, record.landing
+    if "result" in fields:
+        landing = replace(landing, result=_RESULTS.get(fields["result"]))
+    landing = replace(landing, said=fields.get("said", landing.said))
+    return _without_processes(replace(record, landing=landing))
 
 
-_FURTHER = {
+def _without_processes(record: TaskRecord) -> TaskRecord:
+    """Its agents are gone, their folders are not. A gate may have left a daemon behind."""
+    agent, checks = record.agent, record.checks
+    return replace(
+        record,
+        agent=replace(agent, process=ProcessRecord(folder=agent.process.folder)),
+        checks=replace(checks, agent=ProcessRecord(folder=checks.agent.folder)),
+    )
+
+
+_FOLDS: Mapping[Step, Callable[[TaskRecord, LedgerEntry], TaskRecord]] = {
+    Step.WORKTREE: _on_worktree,
     Step.LAUNCH: _on_launch,
+    Step.SESSION: _on_session,
     Step.END: _on_end,
     Step.KEEP: _on_keep,
     Step.STAGE: _on_stage,
@@ -436,6 +557,7 @@ _FURTHER = {
     Step.BACK: _on_back,
     Step.LAND: _on_landing_step,
     **dict.fromkeys(LANDING_STEPS, _on_landing_step),
+    Step.PR: _on_pull,
     Step.TELL: _on_tell,
     Step.MERGED: _on_final,
     Step.PARK: _on_final,

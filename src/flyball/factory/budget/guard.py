@@ -304,7 +304,7 @@ class BudgetGuard:
     def task_usd(self, task: str) -> float:
         """What a task has cost so far."""
         record, running = self._ledger.records.get(task), self._running.get(task, _Running())
-        return ((record.cost_usd if record else None) or 0.0) + running.cost_usd
+        return ((record.spent.cost_usd if record else None) or 0.0) + running.cost_usd
 
     @property
     def run_usd(self) -> float:

@@ -133,13 +133,14 @@ class DefaultBranch:
         made = [
             record
             for record in records
-            if record and record.base and not self.repository.contains(record.base, local)
+            if record and record.worktree.base and not self.repository.contains(record.worktree.base, local)
         ]
         if not made or (remote and self.repository.contains(remote, local)) or self.checkout.was_at(local):
             return
         record, short = made[0], local[:12]
-        words = f"{self.name} stands at {short}, a commit of {record.branch} that has not landed"
-        look = f"its agent moved {self.name}, so nothing lands. See git log -p {record.base[:12]}..{short}"
+        words = f"{self.name} stands at {short}, a commit of {record.worktree.branch} that has not landed"
+        commits = f"{record.worktree.base[:12]}..{short}"
+        look = f"its agent moved {self.name}, so nothing lands. See git log -p {commits}"
         back = f"git reflog {self.name} says where it stood: git update-ref refs/heads/{self.name} <commit>"
         keep = "or keep it by a commit of your own on top"
         raise MovedError(f"{words}: {look}, take it back ({back}) {keep}, then flyball run")

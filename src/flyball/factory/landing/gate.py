@@ -210,8 +210,8 @@ class GateRunner:
 
     async def end_leftover(self, record: TaskRecord) -> None:
         """End a gate that outlived its engine: two would meet in one worktree."""
-        if record.gate is not None:
-            await self.end(record.gate, Path(record.gate_folder))
+        if record.landing.gate.holder is not None:
+            await self.end(record.landing.gate.holder, Path(record.landing.gate.folder))
 
     async def end(self, holder: Holder, folder: Path) -> None:
         """One that another engine started."""

@@ -74,7 +74,7 @@ class Landing:
         return await catch_refusal(self._landed(task, folder, say, by_hand))
 
     async def _landed(self, task: Task, folder: Path, say: Callable[[str], None], by_hand: bool) -> Landed:
-        recorded = self.ledger.records[task.id].base
+        recorded = self.ledger.records[task.id].worktree.base
         tip = await run_in_thread(self.eligibility.landable_tip, task.id, recorded=recorded, by_hand=by_hand)
         landed = await self._queue.join(BatchMember(task=task, tip=tip, folder=folder, say=say))
         return landed if landed.result is not LandingResult.MERGED else await self.finish(task, tip, landed)
@@ -91,7 +91,7 @@ class Landing:
         tip = await run_in_thread(self.repository.tip, f"{BRANCHES}{task.id}")
         async with self.lock(task.id):
             followed = await self.follow(task)
-        return await self.finish(task, tip, self.merged_result(record.new, followed))
+        return await self.finish(task, tip, self.merged_result(record.landing.new, followed))
 
     def merged_result(self, commit: str, *notes: str) -> Landed:
         return Landed(result=LandingResult.MERGED, commit=commit, notes=tuple(filter(None, notes)))
@@ -99,7 +99,7 @@ class Landing:
     async def tell_again(self, task_id: str) -> str:
         """Close a task that has landed and could not be closed then; words if that fails once more."""
         record = self.ledger.load_task(task_id)
-        return await self._tell_source(task_id, record.new) if record is not None else ""
+        return await self._tell_source(task_id, record.landing.new) if record is not None else ""
 
     async def catch_up(self) -> None:
         """Bring along a checkout that was left behind, unless a landing is going on that will do it."""
@@ -113,7 +113,7 @@ class Landing:
 
     def has_advanced(self, record: TaskRecord) -> bool:
         """Has the branch moved to what a landing wanted to move it to?"""
-        new, tip = record.new, self.repository.tip(self.repository.default)
+        new, tip = record.landing.new, self.repository.tip(self.repository.default)
         return bool(new and tip and self.repository.contains(tip, new))
 
     @asynccontextmanager

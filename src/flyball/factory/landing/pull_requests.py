@@ -56,7 +56,7 @@ class PullLanding:
     # -- opening ----------------------------------------------------------------------------------------
 
     async def _open(self, task: Task, folder: Path, say: Say) -> Landed:
-        recorded = self.landing.ledger.records[task.id].base
+        recorded = self.landing.ledger.records[task.id].worktree.base
         tip = await run_in_thread(self.landing.eligibility.landable_tip, task.id, recorded=recorded)
         host = await run_in_thread(self.host)
         async with self.landing.lock(task.id, lambda: say(WAITS)):
@@ -123,7 +123,7 @@ class PullLanding:
     # -- landing ----------------------------------------------------------------------------------------
 
     async def _land(self, task: Task, folder: Path, say: Say, *, unapproved: bool) -> Landed:
-        host, number = await run_in_thread(self.host), self.landing.ledger.records[task.id].pr_number
+        host, number = await run_in_thread(self.host), self.landing.ledger.records[task.id].pull.number
         if not number:
             raise Refused(
                 LandingResult.UNAPPROVED,
@@ -147,7 +147,7 @@ class PullLanding:
         return replace(landed, notes=(*landed.notes, *filter(None, [kept])))
 
     async def _forward(self, task: Task, pull: Pull, folder: Path) -> Landed:
-        seen = self.landing.ledger.records[task.id].new
+        seen = self.landing.ledger.records[task.id].landing.new
         head = await run_in_thread(self.fetch_head, task.id)
         if pull.head and head != pull.head:
             words = f"{BRANCHES}{task.id} at origin is not what #{pull.number} was about a moment ago"

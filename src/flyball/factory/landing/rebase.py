@@ -204,7 +204,7 @@ class Rebaser:
         found fit before.
         """
         self.ledger.note(task.id, Step.REBASE, RunPhase.BEGUN, onto=base)
-        repository, recorded = self.worktree.repository, self.ledger.records[task.id].base
+        repository, recorded = self.worktree.repository, self.ledger.records[task.id].worktree.base
         since = await run_in_thread(repository.own_since, tip, known=known or base, recorded=recorded)
         clashing = await run_in_thread(
             self.worktree.rebase if first else self.worktree.rebase_on_top, tip, base, since

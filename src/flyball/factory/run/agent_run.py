@@ -387,7 +387,7 @@ class AgentRuns:
         await self.launcher.governor.release_async(lease, outcome, words=words)
 
     def _record_session(self, session: str) -> None:
-        if session != self.record.session:
+        if session != self.record.agent.session:
             self.project.ledger.note(self.task.id, Step.SESSION, session=session)
 
     def _record_end(self, step: Step, stage: str, ending: Ending) -> None:
@@ -413,7 +413,7 @@ class AgentRuns:
     async def reattach(self, job: AgentJob) -> Ending:
         """Follow an attempt that outlived the engine which launched it."""
         record = self.record
-        if record.holder is None or record.keeper is None:
+        if record.agent.process.holder is None or record.agent.process.keeper is None:
             raise InvariantError(f"{self.task.id} is alive, and its process is not in the ledger")
         self.waits.count_place()
         with self._until_over():
@@ -421,20 +421,22 @@ class AgentRuns:
             try:
                 lease = await run_in_thread(
                     internals(self.launcher.governor).take_over,
-                    record.holder.pid,
-                    replace(self._ask(job), pool=record.pool or self.launcher.pool),
-                    record.claim_id,
+                    record.agent.process.holder.pid,
+                    replace(self._ask(job), pool=record.agent.pool or self.launcher.pool),
+                    record.agent.claim_id,
                 )
             except UsageError:
                 # It has just ended; its supervisor still ends what it left behind, and needs no slot for it.
-                await self.launcher.watch.death_of(record.keeper)
+                await self.launcher.watch.death_of(record.agent.process.keeper)
                 return await self.read_from_files()
-            process = Process(Path(record.folder), record.holder, record.keeper)
+            process = Process(
+                Path(record.agent.process.folder), record.agent.process.holder, record.agent.process.keeper
+            )
             return (await self._follow(job, process, lease, found_again=True)).ending
 
     async def read_from_files(self) -> Ending:
         """How an attempt ended that no engine followed."""
-        folder = Path(self.record.folder)
+        folder = Path(self.record.agent.process.folder)
         ending = await self._read(folder)
         self._write_summary(folder, "", ending)
         return ending
@@ -443,16 +445,20 @@ class AgentRuns:
         """End one that outlived its engine and is not wanted any more; what it cost is written down."""
         record = self.record
         if record.state is State.RUNNING:
-            await self._end_process(record.folder, record.holder, record.keeper)
+            await self._end_process(
+                record.agent.process.folder, record.agent.process.holder, record.agent.process.keeper
+            )
             self.project.ledger.note(self.task.id, Step.END, **ending_fields(await self.read_from_files()))
 
     async def end_leftover_check(self) -> None:
         """End a stage or a review that outlived its engine: its step is done again, and two would meet in one
         worktree."""
         record = self.record
-        if record.errand is not None and record.errand_keeper is not None:
-            await self._end_process(record.errand_folder, record.errand, record.errand_keeper)
-            self._record_end(Step.STAGE, "", await self._read(Path(record.errand_folder)))
+        if record.checks.agent.holder is not None and record.checks.agent.keeper is not None:
+            await self._end_process(
+                record.checks.agent.folder, record.checks.agent.holder, record.checks.agent.keeper
+            )
+            self._record_end(Step.STAGE, "", await self._read(Path(record.checks.agent.folder)))
 
     async def _end_process(self, folder: str, holder: Holder | None, keeper: Holder | None) -> None:
         if holder is None or keeper is None:

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from flyball.core.tasks.next_step import wants_pull
 from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.factory.agents.watcher import PROGRESS
 from flyball.factory.run.run import Run
+from flyball.factory.run.task_run import TaskRun
 from flyball.factory.state.ledger import Ledger
 from flyball.host.atomic_file import replace_file
 
@@ -131,11 +131,11 @@ def board_from_run(run: Run) -> Board:
     )
 
 
-def _running_row(task_run: Any) -> BoardRow:
+def _running_row(task_run: TaskRun) -> BoardRow:
     record, agent, waits = task_run.record, task_run.agent, task_run.waits.reason
     progress = agent.progress if agent is not None else None
     tokens = progress.tokens.total if progress is not None and progress.tokens else None
-    costs = [record.cost_usd, progress.cost_usd if progress is not None else None]
+    costs = [record.spent.cost_usd, progress.cost_usd if progress is not None else None]
     known = [each for each in costs if each is not None]
     return BoardRow(
         task=record.task,
@@ -144,7 +144,7 @@ def _running_row(task_run: Any) -> BoardRow:
         attempt=record.attempt,
         agent=(progress.model if progress is not None and progress.model else "") or task_run.runtime,
         since=record.since,
-        tokens=(tokens or 0) + record.tokens or None,
+        tokens=(tokens or 0) + record.spent.tokens or None,
         cost_usd=sum(known) if known else None,
         denials=list(dict.fromkeys((*record.denials, *(progress.denials if progress is not None else ())))),
         activity=progress.activity if progress is not None else "",
@@ -154,7 +154,7 @@ def _running_row(task_run: Any) -> BoardRow:
         waits_for=waits.kind.value if waits.kind is not None else "",
         until=waits.until,
         why=_one_line(waits.detail),
-        folder=record.folder,
+        folder=record.agent.process.folder,
     )
 
 
@@ -164,15 +164,15 @@ def _ended_row(record: TaskRecord, task: Task | None, runtime: str) -> BoardRow:
         title=task.title if task is not None else "",
         state=record.state.value,
         attempt=record.attempt,
-        agent=record.model or runtime,
+        agent=record.agent.model or runtime,
         since=record.since,
-        tokens=record.tokens or None,
-        cost_usd=record.cost_usd,
+        tokens=record.spent.tokens or None,
+        cost_usd=record.spent.cost_usd,
         denials=list(record.denials),
         why="" if record.state is State.MERGED else _one_line(record.reason),
-        folder=record.folder,
-        pr_url=record.pr_url,
-        pr_number=record.pr_number,
+        folder=record.agent.process.folder,
+        pr_url=record.pull.url,
+        pr_number=record.pull.number,
         wants_pull=wants_pull(record),
     )
 
@@ -227,7 +227,7 @@ def board_from_ledger(ledger: Ledger, project: str, tasks: dict[str, Task], runt
         at=time.time(),
         rows=rows,
         merged=len(ledger.merged_tasks()),
-        account=max(task_runs, key=lambda record: record.since).identity if task_runs else "",
+        account=max(task_runs, key=lambda record: record.since).agent.identity if task_runs else "",
     )
 
 
@@ -235,7 +235,7 @@ def _with_progress(row: BoardRow, record: TaskRecord) -> BoardRow:
     if record.state is not State.RUNNING:
         return row
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads((Path(record.folder) / PROGRESS).read_text(encoding="utf-8"))
+        found = json.loads((Path(record.agent.process.folder) / PROGRESS).read_text(encoding="utf-8"))
         fields = {**asdict(row), "activity": found.get("activity") or "", "tokens": found.get("tokens")}
         return BoardRow(**fields)
     return row

@@ -83,7 +83,7 @@ class Finish:
             if (stages or review.on) and (refused := await self._refusal()):
                 return refused
             for name, part in stages.items():
-                if name not in self.record.stages and (not part.types or self.task.type in part.types):
+                if name not in self.record.checks.stages and (not part.types or self.task.type in part.types):
                     step = await self._stage(name, part)
                     if step.move is not Action.CHECK:
                         return step
@@ -102,7 +102,9 @@ class Finish:
         """What cannot land anyway is not worth another agent."""
         try:
             await run_in_thread(
-                self.landings.landing.eligibility.landable_tip, self.task.id, recorded=self.record.base
+                self.landings.landing.eligibility.landable_tip,
+                self.task.id,
+                recorded=self.record.worktree.base,
             )
         except Refused as refused:
             landed, budgets = refused.landed, self.policy.budgets_for(self.task)
@@ -128,7 +130,7 @@ class Finish:
             persona=persona.text,
             stage=name,
             told=part.prompt,
-            base=self.record.base or self.project.repository.default,
+            base=self.record.worktree.base or self.project.repository.default,
         )
         instructions = Instructions(prompt=prompt, tree=tree.path, effort=persona.effort)
         ran = await self.agents.run_to_end(job, lambda: instructions)
@@ -136,7 +138,11 @@ class Finish:
             return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         message = f"{self.task.title}: {name}\n\nTask: {self.task.id}"
         await run_in_thread(
-            self.project.worktrees.gather, self.task.id, message, base=self.record.base, commit=ran.finished
+            self.project.worktrees.gather,
+            self.task.id,
+            message,
+            base=self.record.worktree.base,
+            commit=ran.finished,
         )
         step = after_stage(
             self.record,
@@ -178,7 +184,11 @@ class Finish:
     async def land_on(self) -> Decision:
         """A landing that was cut short. If it began without a review, a person had said so."""
         landing, record = self.landings.landing, self.record
-        bound = record.passed and not self.by_hand and not await run_in_thread(landing.has_advanced, record)
+        bound = (
+            record.checks.passed
+            and not self.by_hand
+            and not await run_in_thread(landing.has_advanced, record)
+        )
         if bound and (why := await run_in_thread(why_unreviewed, self.project.repository, record)):
             await landing.gate.end_leftover(record)
             return Decision(move=Action.PARK, why=why)
@@ -187,7 +197,7 @@ class Finish:
     def _landing(self) -> Awaitable[Landed]:
         """As a person said, or the policy does."""
         task, pulls, say = self.task, self.landings.pulls, self.waits.show_landing
-        known = self.record.folder
+        known = self.record.agent.process.folder
         folder = Path(known) if known else run_folders.new_folder(self.project.state, task.id)
         by_pull = self.policy.landing_policy(task, self.project.tasks).name == PR
         if self.move is ManualMove.PULL_REQUEST or (self.move is None and by_pull):

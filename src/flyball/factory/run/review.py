@@ -67,7 +67,7 @@ class Reviewing:
         tip = await self._tip()
         if tip is None:
             return self._next(passed=None, why=f"the branch {BRANCHES}{self.task.id} is gone")
-        if self.record.passed and self.record.reviewed == tip:
+        if self.record.checks.passed and self.record.checks.reviewed == tip:
             return self._next(passed=True)
         found = self._earlier_block(tip) or await self._review_anew(tip)
         if isinstance(found, str):
@@ -113,7 +113,11 @@ class Reviewing:
     def _earlier_block(self, tip: str) -> Review | None:
         """What the ledger has of a review that blocked this commit, before anything was done about it."""
         record = self.record
-        if record.state is not State.CHECKING or record.passed is not False or record.reviewed != tip:
+        if (
+            record.state is not State.CHECKING
+            or record.checks.passed is not False
+            or record.checks.reviewed != tip
+        ):
             return None
         entries = self.project.ledger.history(self.task.id)
         last = next(
@@ -149,7 +153,7 @@ class Reviewing:
     async def _ask(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
         place = ReviewWorktree(self.project.worktrees, self.task.id)
         criteria, part = parse_criteria(self.task.acceptance), self.policy.config.review
-        base = self.record.base or self.project.repository.default
+        base = self.record.worktree.base or self.project.repository.default
         try:
             worktree = await run_in_thread(lambda: place.make(base=base, commit=tip))
             persona = find_persona(self.project.root, part.persona)
@@ -160,7 +164,7 @@ class Reviewing:
                 file=str(worktree.answer),
                 diff=worktree.diff.name,
                 variable=FILE_VARIABLE,
-                before=self.record.lesson if self.record.lesson_cause is Cause.REVIEW else "",
+                before=self.record.lesson.words if self.record.lesson.cause is Cause.REVIEW else "",
                 wrong=wrong,
             )
             instructions = Instructions(
@@ -188,10 +192,14 @@ class Reviewing:
 def why_unreviewed(repository: Repository, record: TaskRecord) -> str:
     """Why a task run's work may not land by itself, in words; empty if its branch stands where it passed."""
     tip = repository.tip(f"{BRANCHES}{record.task}")
-    if record.passed and tip == record.reviewed:
+    if record.checks.passed and tip == record.checks.reviewed:
         return ""
-    moved = record.passed and record.reviewed
-    why = f"its branch has moved on since {record.reviewed[:12]} passed" if moved else "no review passed it"
+    moved = record.checks.passed and record.checks.reviewed
+    why = (
+        f"its branch has moved on since {record.checks.reviewed[:12]} passed"
+        if moved
+        else "no review passed it"
+    )
     return f"unreviewed: {why}; flyball merge {record.task} lands it all the same"
 
 

@@ -244,22 +244,22 @@ class TaskRun:
     def _job(self) -> AgentJob:
         """The next attempt. A last try may ask for a larger model."""
         attempts = self.policy.budgets_for(self.task).attempts
-        last_try = self.record.failures > 0 and self.record.failures + 1 >= attempts
+        last_try = self.record.backs.failed > 0 and self.record.backs.failed + 1 >= attempts
         route = self.policy.route_for(self.task, last_try=last_try)
         return AgentJob(purpose=Purpose.ATTEMPT, stage=IMPLEMENT, route=route)
 
     def _instructions(self, tree: Path) -> Instructions:
         record, persona = self.record, find_persona(self.project.root, IMPLEMENTER)
         why_back = ""
-        if record.lesson:
-            opening = _OPENINGS.get(record.lesson_cause, "The last try was stopped")
-            why_back = f"{opening.format(branch=self.project.repository.default)}: {record.lesson}"
+        if record.lesson.words:
+            opening = _OPENINGS.get(record.lesson.cause, "The last try was stopped")
+            why_back = f"{opening.format(branch=self.project.repository.default)}: {record.lesson.words}"
         news = News(attempt=record.attempt, why_back=why_back, nudges=self._nudges(self.task.id))
-        if record.session is not None and self.runtime != COMMAND:
+        if record.agent.session is not None and self.runtime != COMMAND:
             prompt = compile_news(self.task, news)
         else:
             prompt = compile_prompt(self.project.terms, self.task, news, persona=persona.text)
-        return Instructions(prompt=prompt, tree=tree, effort=persona.effort, session=record.session)
+        return Instructions(prompt=prompt, tree=tree, effort=persona.effort, session=record.agent.session)
 
     def _send_back(self, step: Decision) -> None:
         self.project.ledger.note(
@@ -282,7 +282,7 @@ class TaskRun:
             self.project.worktrees,
             self.policy.landing_policy(self.task, self.project.tasks).name == PR,
         )
-        tree = await run_in_thread(trees.ensure, self.task.id, recorded=self.record.base, pull=pull)
+        tree = await run_in_thread(trees.ensure, self.task.id, recorded=self.record.worktree.base, pull=pull)
         # However long ago a run worked here before: no agent works on a stale checkout.
         tree = await run_in_thread(trees.refresh, tree, pull=pull)
         self.project.ledger.note(
@@ -302,12 +302,12 @@ class TaskRun:
             signal=signal.kind.value if signal else None,
             retry_after_s=signal.retry_after_s if signal else None,
         )
-        if refused := refusal(Path(self.record.folder)):
+        if refused := refusal(Path(self.record.agent.process.folder)):
             return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         if self._interrupted:
             self._interrupted = False
             return Decision(move=Action.AGAIN, cause=Cause.NUDGED, why="a message from a person")
-        if ending.session_gone and self.record.session is not None:
+        if ending.session_gone and self.record.agent.session is not None:
             return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason, fresh=True)
         if self.waits.stopping and ending.end is End.KILLED:
             return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason)
@@ -320,11 +320,15 @@ class TaskRun:
         message = f"{self.task.title}\n\nTask: {self.task.id}"
         finished = ending.end is End.FINISHED
         commits = await run_in_thread(
-            self.project.worktrees.gather, self.task.id, message, base=self.record.base, commit=finished
+            self.project.worktrees.gather,
+            self.task.id,
+            message,
+            base=self.record.worktree.base,
+            commit=finished,
         )
         await run_in_thread(self.landings.landing.branch.check)
         branch, tip = f"{BRANCHES}{self.task.id}", None
-        if self.record.stages:
+        if self.record.checks.stages:
             tip = await run_in_thread(self.project.repository.tip, branch)
         self.project.ledger.note(self.task.id, Step.KEEP, tip=tip)
         return after_end(
@@ -344,14 +348,17 @@ class TaskRun:
         record = self.record
         if not known and record.state in (State.CLAIMED, State.READY, State.CHECKING):
             return Decision(move=Action.BLOCK, why="its task is gone; its branch is kept")
-        running, processes = record.state is State.RUNNING, (record.holder, record.keeper)
-        commits = await run_in_thread(self.project.worktrees.has_commits, self.task.id, record.base)
+        running, processes = (
+            record.state is State.RUNNING,
+            (record.agent.process.holder, record.agent.process.keeper),
+        )
+        commits = await run_in_thread(self.project.worktrees.has_commits, self.task.id, record.worktree.base)
         return on_resume(
             record,
             self.policy.budgets_for(self.task),
             # The supervisor counts too: it is about to write down how the agent ended.
             alive=running and any(each is not None and alive(each) is not False for each in processes),
-            ended_on_file=running and exit_code(Path(record.folder)) is not None,
+            ended_on_file=running and exit_code(Path(record.agent.process.folder)) is not None,
             commits=commits,
         )
 
@@ -359,7 +366,7 @@ class TaskRun:
         """Its task was closed meanwhile: end what still runs for it and keep its work; says so in words."""
         await self.agents.end_leftover_check()
         await self.agents.end_leftover_attempt()
-        kept = f"; its branch {self.record.branch} is kept" if self.record.branch else ""
+        kept = f"; its branch {self.record.worktree.branch} is kept" if self.record.worktree.branch else ""
         await self._close(Decision(move=Action.BLOCK, why=f"its task was closed{kept}"))
         by_hand = f", flyball merge {self.task.id} lands what is there" if kept else ""
         return f"{self.task.id} was closed before it landed and is let go{kept}{by_hand}"
@@ -369,7 +376,7 @@ class TaskRun:
         record = self.record
         if record.state is State.RUNNING:
             return await self._judge(await self.agents.read_from_files())
-        if record.end is End.FINISHED:
+        if record.agent.end is End.FINISHED:
             return await self._next_after(Ending(end=End.FINISHED, reason=record.reason))
         why = record.reason or "the run ended before this was judged"
         return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=why)

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project_at(Path.cwd())
     record = named_pull(waiting_pulls(project), args.pull)
-    pull = find_host(project.root, project.config.merge.host).get(record.pr_number)
+    pull = find_host(project.root, project.config.merge.host).get(record.pull.number)
     if pull.state is not PullState.MERGED:
         try:
             may_land(pull, record.task, unapproved=args.unapproved)
@@ -52,20 +52,20 @@ def _tell(state: Path, task_id: str, notes: list[str], *, as_json: bool) -> int:
     merged = record.state is State.MERGED
     code = 0 if merged else 1
     if as_json:
-        fields = {"task": task_id, "number": record.pr_number, "url": record.pr_url, "landed": merged}
-        why = "" if merged else record.said or record.reason
+        fields = {"task": task_id, "number": record.pull.number, "url": record.pull.url, "landed": merged}
+        why = "" if merged else record.landing.said or record.reason
         print_json(
             {**fields, "commit": record.reason if merged else "", "why": why, "notes": notes, "exit": code}
         )
         return code
-    name = Piece(f"{task_id} #{record.pr_number}", Style.STRONG)
+    name = Piece(f"{task_id} #{record.pull.number}", Style.STRONG)
     words: Words = [name, " ", Piece("landed", Style.GOOD), f" in {record.reason}"]
     if not merged:
         words = [
             name,
             " ",
             Piece("not landed", Style.BAD),
-            f": {record.said or record.reason or record.state.value}",
+            f": {record.landing.said or record.reason or record.state.value}",
         ]
     show([Line(words), *(Line(note, label="note", indent=2) for note in notes)])
     return code

@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         _check_landable(project, known)
         notes = land_by_hand(project, args.task, quiet=args.json)
     record = last_run(project.state, args.task)
-    if record is not None and record.state is State.MERGED and record.pr_number:
-        where = f"pull request {record.pr_number} ({record.pr_url})"
+    if record is not None and record.state is State.MERGED and record.pull.number:
+        where = f"pull request {record.pull.number} ({record.pull.url})"
         notes.append(f"{where} is still open: push the default branch, or close it there")
     return _tell(project, record, notes, as_json=args.json)
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_landable(project: Project, known: TaskLookup) -> None:
     """Is there anything that could be landed? Says what to do instead."""
     record = known.record
-    if record is None or not record.branch:
+    if record is None or not record.worktree.branch:
         way_out = f"{command('task', 'why', known.id)} says why"
         raise UsageError(f"no work was done on {known.id} yet, so there is nothing to land; {way_out}")
     going_on = running(project.root) is not None
@@ -79,8 +79,8 @@ def _tell(project: Project, record: TaskRecord | None, notes: list[str], *, as_j
     if as_json:
         fields = {"task": record.task, "merged": merged, "state": record.state.value, "notes": notes}
         words = {
-            "commit": record.new if merged else "",
-            "why": "" if merged else record.said or record.reason,
+            "commit": record.landing.new if merged else "",
+            "why": "" if merged else record.landing.said or record.reason,
         }
         print_json({**fields, **words, "exit": code})
     else:
@@ -91,11 +91,16 @@ def _tell(project: Project, record: TaskRecord | None, notes: list[str], *, as_j
 def _result(project: Project, record: TaskRecord) -> Iterator[Block]:
     task = Piece(record.task, Style.STRONG)
     if record.state is State.MERGED:
-        where = f" in {record.new[:12]}" if record.new else ""
+        where = f" in {record.landing.new[:12]}" if record.landing.new else ""
         yield Line([task, " ", Piece("merged", Style.GOOD), where])
         return
     yield Line(
-        [task, " ", Piece("not merged", Style.BAD), f": {record.said or record.reason or record.state.value}"]
+        [
+            task,
+            " ",
+            Piece("not merged", Style.BAD),
+            f": {record.landing.said or record.reason or record.state.value}",
+        ]
     )
     for number, words in enumerate(_next_steps(project, record)):
         yield Line(words, label=" " if number else "next", indent=2)
@@ -106,8 +111,8 @@ def _next_steps(project: Project, record: TaskRecord) -> Iterator[str]:
         going_on = running(project.root) is not None
         yield "flyball board shows how it goes on" if going_on else "flyball run goes on with it"
         return
-    if record.landing is Step.GATE and not record.landing_done:
+    if record.landing.step is Step.GATE and not record.landing.step_done:
         yield f"{command('tail', record.task, '--gate')} shows the gate's output"
-    if record.worktree and os.path.isdir(record.worktree):
-        yield f"mend it in {record.worktree}, commit, and {command('merge', record.task)}"
+    if record.worktree.path and os.path.isdir(record.worktree.path):
+        yield f"mend it in {record.worktree.path}, commit, and {command('merge', record.task)}"
     yield "or flyball run, which hands it to an agent again"

@@ -50,16 +50,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _open_pull(project: Project, task_id: str, as_json: bool) -> int:
     record = find_task(project, task_id).record
-    if record is None or not record.branch or record.state is State.MERGED:
+    if record is None or not record.worktree.branch or record.state is State.MERGED:
         raise UsageError(f"{task_id} has no finished work that waits; flyball task why {task_id} says more")
     if not record.final and (record.state is not State.LANDING or running(project.root) is not None):
         raise UsageError(f"{task_id} is {record.state.value}; flyball board shows how it goes on")
     notes = land_by_hand(project, task_id, ManualMove.PULL_REQUEST, quiet=as_json)
     record = last_run(project.state, task_id)
-    opened = record is not None and record.result is LandingResult.PR_OPENED
-    why = record.said or record.reason if record is not None else ""
+    opened = record is not None and record.landing.result is LandingResult.PR_OPENED
+    why = record.landing.said or record.reason if record is not None else ""
     if as_json:
-        number, url = (record.pr_number, record.pr_url) if record is not None else (0, "")
+        number, url = (record.pull.number, record.pull.url) if record is not None else (0, "")
         fields = {"task": task_id, "opened": opened, "number": number, "url": url}
         print_json({**fields, "why": why, "notes": notes, "exit": 0 if opened else 1})
     else:
@@ -91,7 +91,7 @@ def _sync(project: Project, as_json: bool) -> int:
     found = []
     for record in pulls.values():
         try:
-            pull = host.get(record.pr_number) if host is not None else None
+            pull = host.get(record.pull.number) if host is not None else None
         except PullError as error:
             found.append(_report(record, "unknown", str(error), well=False))
             continue
@@ -107,7 +107,7 @@ def _sync(project: Project, as_json: bool) -> int:
 
 def _report(record: TaskRecord, state: str, words: str, *, well: bool = True) -> PullReport:
     return PullReport(
-        task=record.task, number=record.pr_number, url=record.pr_url, state=state, words=words, well=well
+        task=record.task, number=record.pull.number, url=record.pull.url, state=state, words=words, well=well
     )
 
 
@@ -128,7 +128,7 @@ def _close_merged(project: Project, record: TaskRecord) -> PullReport:
     notes = land_by_hand(project, record.task, ManualMove.LAND_APPROVED, quiet=True)
     after = last_run(project.state, record.task)
     if after is None or after.state is not State.MERGED:
-        why = after.said or after.reason if after is not None else "it is gone"
+        why = after.landing.said or after.reason if after is not None else "it is gone"
         return _report(record, "merged", f"was merged elsewhere, and not settled: {why}", well=False)
     return _report(record, "merged", "; ".join(["closed its task and cleaned up", *notes]))
 

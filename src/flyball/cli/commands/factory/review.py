@@ -50,8 +50,8 @@ def _record(
     found = {"head": "", "criteria": [], "findings": []} if said is None else said
     return {
         "task": record.task,
-        "number": record.pr_number,
-        "url": record.pr_url,
+        "number": record.pull.number,
+        "url": record.pull.url,
         "reviewed": said is not None,
         "passed": passed,
         **{key: found[key] for key in ("head", "criteria", "findings")},
@@ -62,12 +62,12 @@ def _record(
 
 
 def _screen(record: TaskRecord, after: TaskRecord, said: Any) -> Iterator[Block]:
-    name = Piece(f"{record.task} #{record.pr_number}", Style.STRONG)
+    name = Piece(f"{record.task} #{record.pull.number}", Style.STRONG)
     if said is None:
         yield Line([name, " ", Piece("unreviewed", Style.BAD), f": {after.reason}"])
         return
     verdict = Piece("passed", Style.GOOD) if said["pull_passed"] else Piece("blocked", Style.BAD)
-    yield Line([name, " ", verdict, f" at {said['head'][:12]}: {record.pr_url}"])
+    yield Line([name, " ", verdict, f" at {said['head'][:12]}: {record.pull.url}"])
     for each in said["criteria"]:
         met = Piece("met", Style.GOOD) if each["met"] else Piece("not met", Style.BAD)
         yield Line(f"{each['criterion']} ({each['evidence']})", label=met, indent=2)

@@ -108,9 +108,13 @@ def find_output(task_id: str, *, stderr: bool = False, gate: bool = False) -> Pr
 
 def _agent_runs(project: Project, task_id: str, folder: Path) -> bool:
     record = last_run(project.state, task_id)
-    if record is not None and record.errand is not None and record.errand_folder == str(folder):
-        return alive(record.errand) is not False
-    if record is None or record.folder != str(folder):
+    if (
+        record is not None
+        and record.checks.agent.holder is not None
+        and record.checks.agent.folder == str(folder)
+    ):
+        return alive(record.checks.agent.holder) is not False
+    if record is None or record.agent.process.folder != str(folder):
         return False
     starting = record.state is State.READY and record.cause is None and running(project.root) is not None
     return starting or is_agent_alive(record)
@@ -124,9 +128,13 @@ def _last_gate(project: Project, task_id: str) -> Printed:
 
     def is_running() -> bool:
         record = last_run(project.state, task_id)
-        if record is None or record.gate is None or record.gate_folder != str(newest.parent):
+        if (
+            record is None
+            or record.landing.gate.holder is None
+            or record.landing.gate.folder != str(newest.parent)
+        ):
             return False
-        return alive(record.gate) is not False
+        return alive(record.landing.gate.holder) is not False
 
     return Printed(task_id, GATE, newest, is_running)
 

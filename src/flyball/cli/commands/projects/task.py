@@ -307,7 +307,7 @@ def _release_task(project: Project, known: TaskLookup) -> RequestAnswer | None:
 
 def _branch_with_work(record: TaskRecord | None) -> str:
     """The branch that its work is kept on."""
-    return record.branch if record is not None and record.state is not State.MERGED else ""
+    return record.worktree.branch if record is not None and record.state is not State.MERGED else ""
 
 
 def _consequences(project: Project, known: TaskLookup, record: TaskRecord | None) -> list[str]:
@@ -316,8 +316,8 @@ def _consequences(project: Project, known: TaskLookup, record: TaskRecord | None
         notes.append("commit that file with your own work")
     if branch := _branch_with_work(record):
         notes.append(f"its work is kept on {branch}; {command('merge', known.id)} lands it all the same")
-    if record is not None and record.pr_number and record.state is not State.MERGED:
-        notes.append(f"pull request #{record.pr_number} stays open; close it there: {record.pr_url}")
+    if record is not None and record.pull.number and record.state is not State.MERGED:
+        notes.append(f"pull request #{record.pull.number} stays open; close it there: {record.pull.url}")
     if known.record is None or known.record.state is not State.MERGED:
         # The tasks that needed it wait no longer, which may not be what was meant.
         tasks = project.source.load().tasks
@@ -352,9 +352,9 @@ def reject(args: argparse.Namespace) -> int:
     if sent_back:
         when = "the run that is going on" if going_on else "the next flyball run"
         notes = [f"{when} starts its agent again, with its branch, its session and your words"]
-    if sent_back and record.pr_number:
+    if sent_back and record.pull.number:
         again = f"{command('pr', 'open', known.id)} brings it up to date, where a run does not"
-        notes.append(f"pull request #{record.pr_number} stays open; {again}: {record.pr_url}")
+        notes.append(f"pull request #{record.pull.number} stays open; {again}: {record.pull.url}")
     if args.json:
         print_json({"task": known.id, "sent_back": sent_back, "notes": notes, "exit": code})
         return code
@@ -376,7 +376,9 @@ def _work_to_reject(known: TaskLookup) -> TaskRecord:
         way_out = f"say it in the task, or {command('nudge', name, '...')}"
         raise UsageError(f"no work was done on {name} yet, so there is nothing to send back; {way_out}")
     if record.state is State.MERGED:
-        raise UsageError(f"{name} has landed in {record.new[:12]}; flyball task add writes a new task")
+        raise UsageError(
+            f"{name} has landed in {record.landing.new[:12]}; flyball task add writes a new task"
+        )
     if not may_send_back(record):
         at_once = f"{command('nudge', name, '...', '--now')} gives its agent a message"
         raise UsageError(f"{name} is {record.state.value}, so it does not wait for you; {at_once}")

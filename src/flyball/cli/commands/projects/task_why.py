@@ -130,7 +130,7 @@ def _closed_reason(known: TaskLookup) -> TaskReason:
     record = known.record
     if record is None or record.state is not State.MERGED:
         return _reason(known, CLOSED, "is closed: there is nothing left to do")
-    where = f" in {record.new[:12]}" if record.new else ""
+    where = f" in {record.landing.new[:12]}" if record.landing.new else ""
     answer = _reason(known, State.MERGED.value, f"is merged{where}")
     return replace(answer, since_s=_ago(record.since))
 
@@ -174,7 +174,7 @@ def _parked_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskRe
         words = f"is finished and could not be landed: {row.why}"
         return _reason(known, State.PARKED.value, words, next=("flyball run lands it again", *steps))
     # Most wait because the policy says so; what a review said is worth telling.
-    review = known.record is not None and known.record.reviewed and not known.record.passed
+    review = known.record is not None and known.record.checks.reviewed and not known.record.checks.passed
     tasks = {task.id: task for task in project.source.load().tasks}
     lineage = (known.task, *ancestors(known.task, tasks)) if known.task is not None else ()
     unknown = landing_policy(lineage, otherwise=project.config.merge.policy).unknown
@@ -184,10 +184,10 @@ def _parked_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskRe
 
 def _blocked_reason(known: TaskLookup, row: BoardRow) -> TaskReason:
     record = known.record
-    red = record is not None and record.landing is Step.GATE and not record.landing_done
+    red = record is not None and record.landing.step is Step.GATE and not record.landing.step_done
     seen = [command("tail", known.id, "--gate")] if red else [command("tail", known.id)] if row.folder else []
     steps = [f"{each} shows what it printed" for each in seen]
-    if known.record is not None and known.record.branch:
+    if known.record is not None and known.record.worktree.branch:
         steps.append(f"{command('merge', known.id)} tries to land what is there")
     steps.append("a new flyball run tries it again, and hands over what flyball nudge says")
     steps.append(_closes(known))
