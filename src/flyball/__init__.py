@@ -27,7 +27,7 @@ _WHERE = {
     "Pool": "flyball.integrations.gate",
     "httpx_client": "flyball.integrations.transport",
     "httpx_async_client": "flyball.integrations.transport",
-    "govern": "flyball.integrations.transport",
+    "govern": "flyball.integrations.govern",
     "RetryPolicy": "flyball.integrations.retry",
     "RetryBudget": "flyball.governor.limiter.retry_budget",
     "retry": "flyball.integrations.retry",
@@ -70,7 +70,7 @@ _WHERE = {
     "PoolChanges": "flyball.core.pool.settings",
     "PoolStatus": "flyball.governor.status",
     "RetryEnvironment": "flyball.integrations.retry",
-    "RuleOptions": "flyball.integrations.transport",
+    "RuleOptions": "flyball.integrations.exchange",
     "ShareOptions": "flyball.governor.share.share",
     "Slot": "flyball.governor.lease",
     "SlotRequest": "flyball.integrations.gate",
@@ -168,9 +168,11 @@ if TYPE_CHECKING:
     from flyball.governor.limiter.retry_budget import RetryBudget
     from flyball.governor.share.share import Share, ShareOptions, ShareStats
     from flyball.governor.status import MachineStatus, PoolStatus, Status
+    from flyball.integrations.exchange import RuleOptions
     from flyball.integrations.gate import Gate, Pool, SlotRequest
+    from flyball.integrations.govern import govern
     from flyball.integrations.retry import Judge, RetryEnvironment, RetryPolicy, retried, retry, retry_async
-    from flyball.integrations.transport import Library, RuleOptions, govern, httpx_async_client, httpx_client
+    from flyball.integrations.transport import Library, httpx_async_client, httpx_client
 
 
 if not TYPE_CHECKING:  # a type checker would believe that every name exists

@@ -16,7 +16,7 @@ import pytest
 from flyball.errors import UsageError
 from flyball.gateway.address import base_address, parse_target
 from flyball.gateway.environment import gateway_variables
-from flyball.gateway.model_call import is_model_call
+from flyball.integrations.model_call import is_model_call
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import Manner, Provider
 from tests.gateway.conftest import CALL, RunningGateway, ScriptedServer

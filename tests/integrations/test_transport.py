@@ -14,7 +14,7 @@ import pytest
 
 from flyball import Governor, Pool
 from flyball.core.signals import SignalKind
-from flyball.integrations.transport import ERROR_BODY_BYTES
+from flyball.integrations.httpx_wire import ERROR_BODY_BYTES
 from tests.integrations.kit import THROTTLE, Listener, Night, Pieces, Scripted, drop, pool_of
 from tests.integrations.transports import URL, async_client_of, client_of
 

@@ -27,12 +27,12 @@ from flyball.core.provider.latency import LatencyTracker
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import RefusedError, StoreError
 from flyball.gateway.address import Route
-from flyball.gateway.model_call import called_model, is_model_call
 from flyball.gateway.upstream import Answer, AnswerError, ConnectionPool, UpstreamConnection
 from flyball.governor.family_pools import FamilyPools
 from flyball.governor.governor import Governor
 from flyball.integrations.gate import Gate, Pool, SlotOptions
 from flyball.integrations.held_slot import AsyncHold, NoGate
+from flyball.integrations.model_call import called_model, is_model_call
 from flyball.integrations.outcome import JudgedResponse, broken_signal, judge_http, no_answer_signal
 from flyball.integrations.retry import (
     AttemptResult,

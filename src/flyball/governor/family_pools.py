@@ -38,6 +38,9 @@ class FamilyPools:
         self._governor.set_pool(pool, **cast("PoolChanges", inherited))
         self._named = {**self._named, pool: cast("PoolChanges", inherited)}
 
+    def has_families(self, pool: str) -> bool:
+        return bool(self._named.get(pool, {}).get("families"))
+
     def pool(self, pool: str, model: str) -> str:
         """The pool for a call of this model, where this one is meant for its provider and account."""
         return family_pool(pool, self._named.get(pool, {}).get("families", {}), model)

@@ -84,6 +84,10 @@ class Pool:
         ask: AskOptions = {**self._ask, "cost": cost} if cost is not None else self._ask
         return self.governor.slot(self.pool, timeout=timeout, **ask)
 
+    def of(self, pool: str) -> Pool:
+        """Another pool of the same governor, asked in the same way."""
+        return self if pool == self.pool else Pool(self.governor, pool, **self._ask)
+
     def __repr__(self) -> str:
         return f"<Pool {self.pool!r} at {self.governor.place}>"
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flyball.errors import StoreError
+from flyball.governor.flow_drivers import aside
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flyball.core.signals import Signal
     from flyball.integrations.gate import Gate, SlotOptions, SlotRequest, SlotTicket
@@ -124,6 +126,33 @@ class AsyncHold(_Held):
         if self._take():
             await self._entry.__aexit__(*self._ends(error))
 
+    def free_soon(self, *, after: Sequence[asyncio.Future[None]] = ()) -> asyncio.Future[None] | None:
+        """From a callback of the loop: give it back after these; None: it was given back before."""
+        if not self._take():
+            return None
+        freed = self._loop.create_future()
+        task = self._loop.create_task(self._free_after(tuple(after)))
+        _leaving.add(task)
+
+        def end(task: asyncio.Task[None]) -> None:
+            _leaving.discard(task)
+            if task.cancelled():
+                # The loop ends, and the task had perhaps not begun. To give it back twice is harmless.
+                aside(partial(self._entry.__exit__, *self._ends(None)))
+            elif task.exception() is not None:
+                warn_not_freed(task.exception())
+            if not freed.done():
+                freed.set_result(None)
+
+        task.add_done_callback(end)
+        return freed
+
+    async def _free_after(self, first: tuple[asyncio.Future[None], ...]) -> None:
+        for each in first:
+            with suppress(Exception):
+                await each
+        await self._entry.__aexit__(*self._ends(None))
+
     def lose(self) -> None:
         """From a finaliser: give it back when the loop comes round."""
         if self._loop.is_closed() or not self._take():
@@ -147,6 +176,10 @@ async def _leave(entry: SlotRequest) -> None:
 
 def _warn_untold(signal: Signal, error: StoreError) -> None:
     logging.getLogger("flyball").warning("could not report %s: %s", signal.kind.value, error)
+
+
+def warn_not_freed(error: BaseException | None) -> None:
+    logging.getLogger("flyball").warning("could not give a slot back: %s", error)
 
 
 def warn_lost(lost: object) -> None:

@@ -1,4 +1,4 @@
-"""The governed transports over ``httpx2``. What they do is in ``transport.py``."""
+"""The governed transports over ``httpx2``. What they do is in ``exchange.py`` and ``httpx_wire.py``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from flyball.integrations.transport import Exchange, Family, Rules
+from flyball.integrations.exchange import Exchange, Rules
+from flyball.integrations.httpx_wire import HttpxWire
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from flyball.integrations.exchange import RuleOptions
     from flyball.integrations.gate import Gate
-    from flyball.integrations.transport import RuleOptions
 
-_FAMILY = Family(httpx2)
+_WIRE = HttpxWire(httpx2, is_async=False)
+_ASYNC_WIRE = HttpxWire(httpx2, is_async=True)
 
 
 class GovernedTransport(httpx2.BaseTransport):
@@ -28,13 +30,13 @@ class GovernedTransport(httpx2.BaseTransport):
         **rules: Unpack[RuleOptions],
     ) -> None:
         self._over = over if over is not None else httpx2.HTTPTransport()
-        self._exchange = Exchange(_FAMILY, Rules(gate=gate, **rules))
+        self._exchange = Exchange(_WIRE, Rules(gate=gate, **rules))
 
     @classmethod
     def under(cls, over: httpx2.BaseTransport, rules: Rules) -> GovernedTransport:
         """One of several transports of one client: they share the rules and the budget."""
         made = cls(over=over)
-        made._exchange = Exchange(_FAMILY, rules)
+        made._exchange = Exchange(_WIRE, rules)
         return made
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -55,13 +57,13 @@ class AsyncGovernedTransport(httpx2.AsyncBaseTransport):
         **rules: Unpack[RuleOptions],
     ) -> None:
         self._over = over if over is not None else httpx2.AsyncHTTPTransport()
-        self._exchange = Exchange(_FAMILY, Rules(gate=gate, **rules))
+        self._exchange = Exchange(_ASYNC_WIRE, Rules(gate=gate, **rules))
 
     @classmethod
     def under(cls, over: httpx2.AsyncBaseTransport, rules: Rules) -> AsyncGovernedTransport:
         """One of several transports of one client: they share the rules and the budget."""
         made = cls(over=over)
-        made._exchange = Exchange(_FAMILY, rules)
+        made._exchange = Exchange(_ASYNC_WIRE, rules)
         return made
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

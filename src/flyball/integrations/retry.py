@@ -49,6 +49,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import UsageError
+from flyball.governor.flow_drivers import store_threads
 from flyball.governor.limiter.retry_budget import RetryBudget
 from flyball.host.flow import drive, drive_async
 from flyball.integrations.gate import Budgeted, Gate, SlotOptions, gate_for
@@ -193,6 +194,8 @@ class IoAdapter:
 
     take: Callable[[Gate, SlotOptions], Any]
     sleep: Callable[[float], Any]
+    call: Callable[[Callable[[], Any]], Any] = lambda run: run()
+    """Runs what blocks for a moment."""
 
 
 def thread_hands(environment: RetryEnvironment) -> IoAdapter:
@@ -202,7 +205,7 @@ def thread_hands(environment: RetryEnvironment) -> IoAdapter:
 def loop_hands(environment: RetryEnvironment) -> IoAdapter:
     from asyncio import sleep
 
-    return IoAdapter(AsyncHold.of, environment.sleep or sleep)
+    return IoAdapter(AsyncHold.of, environment.sleep or sleep, store_threads().call)
 
 
 def pursue(

@@ -19,6 +19,7 @@ of a stream.
     OpenAI      "usage": {"prompt_tokens", "completion_tokens"}; of responses {"input_tokens",
                 "output_tokens"}, in a stream inside "response"
     Gemini      "usageMetadata": {"promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"}
+    Bedrock     "usage": {"inputTokens", "cacheWriteInputTokens", "outputTokens"}
 
 What was read from a cache counts for nothing here: it does not count against the input limits either.
 """
@@ -36,8 +37,14 @@ from flyball.core.signals import Signal
 MARK = b'"usage'
 """Whatever tells of it has this. Inside a JSON string its quote would be escaped."""
 _INSIDE = ("message", "response")
-_INPUT = ("input_tokens", "cache_creation_input_tokens", "prompt_tokens", "promptTokenCount")
-_OUTPUT = ("output_tokens", "completion_tokens", "candidatesTokenCount", "thoughtsTokenCount")
+_INPUT = (
+    *("input_tokens", "cache_creation_input_tokens", "prompt_tokens", "promptTokenCount"),
+    *("inputTokens", "cacheWriteInputTokens"),
+)
+_OUTPUT = (
+    *("output_tokens", "completion_tokens", "candidatesTokenCount", "thoughtsTokenCount"),
+    "outputTokens",
+)
 
 
 class TokenCounter:

@@ -3,6 +3,7 @@
     POST /v1/messages           served in tokens / tokens_per_s seconds, or refused with 429 and retry-after
     POST /v1/chat/completions   the same in OpenAI's API; and /v1/responses
     POST /v1beta/models/M:generateContent, :streamGenerateContent    and in Google's
+    POST /model/M/converse, /converse-stream    and in that of Amazon Bedrock
     /v1/messages/batches        message batches, each look a step further
     GET  /__fake/tally          what the provider counted, for people and not for clients
 
@@ -40,6 +41,7 @@ from flyball.errors import FlyballError
 from flyball.sim.provider.batches import FakeBatches
 from flyball.sim.provider.capacity import Capacity, CapacityCounter, CapacityTally
 from flyball.sim.provider.dialect import Anthropic, Dialect, ProviderReply
+from flyball.sim.provider.dialect_bedrock import BedrockDialect
 from flyball.sim.provider.dialect_gemini import GeminiDialect
 from flyball.sim.provider.dialect_openai import ChatCompletions, Responses
 from flyball.sim.provider.script import ProviderScript
@@ -116,7 +118,13 @@ def side_reply(method: str, path: str) -> ProviderReply | None:
     return ProviderReply(200, {"id": name, "type": "model", "object": "model", "name": f"models/{name}"})
 
 
-DIALECTS: tuple[Dialect, ...] = (Anthropic(), ChatCompletions(), Responses(), GeminiDialect())
+DIALECTS: tuple[Dialect, ...] = (
+    Anthropic(),
+    ChatCompletions(),
+    Responses(),
+    GeminiDialect(),
+    BedrockDialect(),
+)
 HOST = "127.0.0.1"
 
 

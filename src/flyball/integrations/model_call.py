@@ -16,7 +16,8 @@ _MODEL_CALL = re.compile(
 )
 """What follows the version in the path of a call that a model answers."""
 _VERSION = re.compile(r"(?:/[^/]+)*?/v[0-9][a-z0-9]*(?=/)")
-_GEMINI_MODEL = re.compile(r"/models/([^/:]+):")
+_MODEL_IN_PATH = re.compile(r"/models/([^/:]+):|/model/([^/]+)/(?:converse|invoke)")
+"""Google's, and that of Amazon Bedrock."""
 
 
 class _Call(msgspec.Struct):
@@ -33,10 +34,12 @@ def called_model(path: str, body: bytes) -> str:
     'claude-opus-4-5'
     >>> called_model("/v1beta/models/gemini-2.5-pro:generateContent", b"{}")
     'gemini-2.5-pro'
+    >>> called_model("/model/anthropic.claude-opus-4-5-v1%3A0/converse-stream", b"{}")
+    'anthropic.claude-opus-4-5-v1:0'
     """
-    in_path = _GEMINI_MODEL.search(path)
+    in_path = _MODEL_IN_PATH.search(path)
     if in_path is not None:
-        return unquote(in_path[1])
+        return unquote(in_path[1] or in_path[2])
     try:
         return _read_call.decode(body).model
     except (msgspec.DecodeError, RecursionError):
