@@ -91,6 +91,8 @@ _BY_WORDS = tuple(
     for kind, words in (
         (SignalKind.CREDIT_GONE, r"(?:your )?credit balance is too low"),
         (SignalKind.CREDIT_GONE, r"(?:your )?prepayment credits are depleted"),
+        (SignalKind.CREDIT_GONE, r"model access is denied due to INVALID_PAYMENT_INSTRUMENT"),
+        (SignalKind.WINDOW_USED_UP, r"too many tokens per day"),
         (SignalKind.CREDIT_GONE, r"you have reached your (?:specified )?(?:workspace )?API usage limits"),
         (SignalKind.CLIENT_ERROR, r"request too large for "),
     )

@@ -18,13 +18,20 @@ from flyball.sim.provider.dialect import ANSWER, ProviderReply, answer_tokens, r
 
 _PATH = re.compile(r"/model/([^/]+)/(converse|converse-stream)")
 _STRING = 7
+_PAYMENT = (
+    "Model access is denied due to INVALID_PAYMENT_INSTRUMENT: A valid payment instrument must be provided."
+)
 _ERRORS = {
     SignalKind.THROTTLED: (429, "ThrottlingException", "Too many requests, please wait before trying again."),
-    SignalKind.WINDOW_USED_UP: (429, "ThrottlingException", "Too many tokens per day, please wait."),
+    SignalKind.WINDOW_USED_UP: (
+        429,
+        "ThrottlingException",
+        "Too many tokens per day, please wait before trying again.",
+    ),
     SignalKind.OVERLOADED: (503, "ServiceUnavailableException", "The service is unavailable."),
     SignalKind.SERVER_ERROR: (500, "InternalServerException", "The service failed."),
     SignalKind.AUTH: (403, "UnrecognizedClientException", "The security token is invalid."),
-    SignalKind.CREDIT_GONE: (403, "AccessDeniedException", "Your account is not in good standing."),
+    SignalKind.CREDIT_GONE: (403, "AccessDeniedException", _PAYMENT),
 }
 
 
