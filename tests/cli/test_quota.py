@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
 import pytest
 
 from flyball.cli.main import main
+from flyball.core.signals import WindowReading
+from flyball.governor.governor import Governor
+from flyball.governor.internals import internals
+from tests.cli.kit import Cli
 from tests.factory.kit import Project
 
 
@@ -28,11 +33,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
 
 
-def test_an_account_nobody_calibrated_is_shown_as_such_with_the_next_step(shop: Project) -> None:
+def test_an_account_that_was_never_calibrated_is_shown_as_such_with_the_next_step(shop: Project) -> None:
     ran = shop.flyball("quota", "show")
     assert ran.code == 0, ran.said
     assert "default:claude  ok" in ran.out
-    assert "not calibrated: shown for information, not enforced" in ran.out
+    assert "not measured yet: shown for information, not enforced" in ran.out
     assert "flyball quota calibrate --window 5h --used 62%" in ran.out
 
 
@@ -70,7 +75,11 @@ def test_another_account_is_not_this_project_s(shop: Project) -> None:
         (["calibrate", "--window", "5h", "--used", "62"], "write 62% or 0.62"),
         (["calibrate", "--window", "5h", "--used", "0%"], "write 62% or 0.62"),
         (["calibrate", "--window", "5h", "--used", "nan"], "write 62% or 0.62"),
-        (["calibrate", "--window", "5h", "--used", "62%"], "nothing was spent in the 5h window yet"),
+        (["calibrate", "--window", "5h", "--used", "62%"], "when the 5h window began is not known"),
+        (
+            ["calibrate", "--window", "5h", "--used", "62%", "--resets-in", "2h"],
+            "nothing was spent in the 5h window yet",
+        ),
         (["calibrate", "--window", "5k", "--used", "62%"], "has no window '5k'"),
         (["declare", "day", "--usd", "-3", "--length", "1d"], "not an amount of dollars"),
         (["declare", "day", "--usd", "3"], "how long is 'day'?"),
@@ -104,3 +113,69 @@ def test_every_figure_is_in_the_json_with_how_it_is_known(shop: Project) -> None
     shown = shop.flyball("quota", "show", "--json").json
     assert shown["windows"][0]["used"] == {"value": 0.5, "tag": "reported"}
     assert shown["level"] == "ok"
+
+
+def test_outside_a_project_every_account_that_is_known_is_shown(cli: Cli, governor: Governor) -> None:
+    assert "No window of an account was measured yet." in cli("quota", "show").out
+    assert cli("quota", "show", "--json").json == {"accounts": []}
+    readings = (WindowReading("5h", 0.72, 4200.0, "default:claude"), WindowReading("7d", 0.18, None, "work"))
+    for pool, reading in zip(("anthropic", "night"), readings, strict=True):
+        internals(governor).windows.tell(pool, [reading])
+    shown = cli("quota", "show").out
+    assert re.search(r"default:claude +anthropic +5h +72% +70 min +reported \d+ s ago", shown)
+    assert re.search(r"work +night +7d +18% +not known +reported", shown)
+    assert "flyball quota show --account default:claude" in shown
+    told = cli("quota", "show", "--json").json["accounts"]
+    assert [(each["account"], each["used"]) for each in told] == [("default:claude", 0.72), ("work", 0.18)]
+    one = cli("quota", "show", "--account", "default:claude", "--json").json["windows"]
+    assert [(each["name"], each["used"]["value"], each["used"]["tag"]) for each in one[:1]] == [
+        ("5h", 0.72, "reported")
+    ]
+
+
+def test_no_end_is_made_up_for_a_window_of_which_nothing_was_heard(cli: Cli) -> None:
+    shown = cli("quota", "show", "--account", "work")
+    assert "not measured yet" in shown.out
+    assert "not known" in shown.out
+    windows = cli("quota", "show", "--account", "work", "--json").json["windows"]
+    assert [each["ends_in_s"] for each in windows] == [None, None]
+
+
+def test_calibrating_outside_a_project_needs_the_account(cli: Cli) -> None:
+    said = cli("quota", "calibrate", "--window", "5h", "--used", "62%", "--spent", "3")
+    assert said.code == 2
+    assert "--account default:claude" in said.err
+    said = cli("quota", "calibrate", "--account", "work", "--window", "5h", "--used", "50%", "--spent", "3")
+    assert (said.code, said.out) == (0, "work: 50% is $3.00 (a person), so the 5h window holds $6.00\n")
+
+
+def test_what_counts_towards_a_calibration_began_with_the_window(cli: Cli, tmp_path: Path) -> None:
+    transcripts = tmp_path / "login" / "projects" / "p"
+    transcripts.mkdir(parents=True)
+    lines = [
+        {
+            "message": {"id": f"m{n}", "model": "x", "usage": {"output_tokens": 1}},
+            "requestId": f"r{n}",
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - ago_s)),
+            "costUSD": 4.0,
+        }
+        for n, ago_s in enumerate((4 * 3600.0, 60.0))
+    ]
+    (transcripts / "s.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    account = ("account", "add", "work", "--runtime", "claude", "--identity", "me@example.org")
+    assert cli(*account, "--config-dir", str(tmp_path / "login")).code == 0
+    words = (
+        "quota",
+        "calibrate",
+        "--account",
+        "work",
+        "--window",
+        "5h",
+        "--used",
+        "50%",
+        "--resets-in",
+        "3h",
+    )
+    said = cli("quota", *words)
+    assert said.code == 0, said.err
+    assert "50% is $4.00" in said.out, "what was spent four hours ago was in the window before"

@@ -236,10 +236,31 @@ def test_what_is_known_for_certain_is_the_floor() -> None:
     )
 
 
-def test_windows_stand_on_one_grid_for_everybody() -> None:
-    day = WindowTerms(name="day", length_s=86400.0)
+def test_a_window_goes_through_the_moment_at_which_one_began() -> None:
+    day = WindowTerms(name="day", length_s=86400.0, anchor=86400.0)
     standing = measure_window(day, None, None, 86400.0 * 3 + 5)
     assert (standing.start, standing.end) == (86400.0 * 3, 86400.0 * 4)
+
+
+def test_a_window_of_which_nothing_was_heard_has_no_end() -> None:
+    standing = measure_window(BUILT_IN[0], None, spent(1.0, ago_s=120), NOW)
+    assert (standing.end, standing.fraction) == (None, None)
+
+
+def test_without_a_known_beginning_the_last_whole_length_counts() -> None:
+    five = WindowTerms(name="5h", length_s=5 * HOUR, ceiling_usd=10.0)
+    pieces = [UsageItem(NOW - ago_s, NOW - ago_s, 4.0) for ago_s in (4.9 * HOUR, 60.0)]
+    standing = measure_window(five, None, Spend("test", pieces), NOW)
+    assert standing.fraction == Figure(0.8, UsageCertainty.MEASURED)
+    refused = preflight([standing], Asked(cost_usd=3.0, duration_s=60.0), TERMS, NOW)
+    assert refused is not None
+    assert (refused.until, "when it ends is not known" in refused.words) == (None, True)
+
+
+def test_after_its_reset_a_reported_window_is_not_made_up_again() -> None:
+    report = UsageReport(name="5h", fraction=0.93, at=NOW - 60, resets_at=NOW + 600)
+    assert measure_window(BUILT_IN[0], report, None, NOW).end == NOW + 600
+    assert measure_window(BUILT_IN[0], report, None, NOW + 700).end is None
 
 
 # -- switches -----------------------------------------------------------------------------------------------
@@ -260,7 +281,9 @@ def test_an_api_key_needs_all_three(flag: bool, setting: str, env: str, there: b
 
 
 def test_what_a_person_saw_spent_counts_until_that_window_is_over() -> None:
-    terms = WindowTerms(name="5h", length_s=18_000.0, ceiling_usd=10.0, seen_usd=9.6, seen_at=18_100.0)
+    terms = WindowTerms(
+        name="5h", length_s=18_000.0, ceiling_usd=10.0, seen_usd=9.6, seen_at=18_100.0, anchor=0.0
+    )
     ours = Spend(
         "ledger", [UsageItem(18_050.0, 18_050.0, 1.0), UsageItem(18_200.0, 18_200.0, 0.2)], whole=False
     )

@@ -11,7 +11,7 @@ from flyball.core.budget.limits import Asked, SlowStart, Thresholds, preflight
 from flyball.core.budget.usage_windows import BUILT_IN, Spend, UsageItem, measure_window
 
 LENGTH = 18_000.0
-FIVE = replace(BUILT_IN[0], ceiling_usd=10.0)
+FIVE = replace(BUILT_IN[0], ceiling_usd=10.0, anchor=0.0)
 
 
 def starts(now: float, spent: float, *, cost: float, duration_s: float) -> bool:

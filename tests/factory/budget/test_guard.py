@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -283,3 +285,51 @@ def test_with_all_three_the_key_pays_once_the_windows_are_used_up_and_everybody_
     assert "api spend allowed" in (shop.home / "registry" / "audit.jsonl").read_text()
     shown = quota(shop, "show", "--json").json["windows"][-1]
     assert shown["spent_usd"]["value"] == 9.5, "what the key paid for is not in the window"
+
+
+def claude_outside(shop: Project, line: str) -> None:
+    """A ``claude`` under ``flyball exec`` in a folder that is no project, which prints this line."""
+    folder = shop.root.parent / "elsewhere"
+    folder.mkdir()
+    script = folder / "claude"
+    script.write_text(f"#!/bin/sh\ncat > /dev/null\ncat {folder}/line\n")
+    script.chmod(0o755)
+    (folder / "line").write_text(line)
+    command = [sys.executable, "-m", "flyball", "exec", "--quiet", "--", str(script), "-p"]
+    subprocess.run(
+        [*command, "--output-format=stream-json"],
+        cwd=folder,
+        env=shop.env,
+        check=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+
+
+def windows_line(used: float) -> str:
+    unified = {"five_hour": {"utilization": used, "resetsAt": time.time() + 3600, "status": "allowed"}}
+    done = {"type": "result", "subtype": "success", "is_error": False, "session_id": "s", "result": "done"}
+    said = {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed", "unifiedWindows": unified}}
+    return f"{json.dumps(said)}\n{json.dumps(done)}\n"
+
+
+def test_a_run_keeps_to_what_exec_measured_of_the_same_account(shop: Project) -> None:
+    claude_outside(shop, windows_line(0.97))
+    spending(shop, 1, 0.1)
+    ran = shop.run("--json")
+    assert ran.code == 75, ran.said
+    assert "5h window at 97% (reported)" in ran.json["paused"]
+    assert shop.began() == []
+    assert "97%" in quota(shop, "show").out
+
+
+def test_what_an_older_flyball_kept_of_the_windows_reaches_the_pool(shop: Project) -> None:
+    now = time.time()
+    kept = {"windows": [{"name": "5h", "fraction": 0.97, "at": now - 60, "resets_at": now + 3600}]}
+    (shop.home / "usage").mkdir(parents=True)
+    (shop.home / "usage" / f"{DEFAULT}.json").write_text(json.dumps(kept))
+    spending(shop, 1, 0.1)
+    assert shop.run().code == 75
+    (pool,) = shop.flyball("status", "anthropic", "--json").json["pools"]
+    assert [(each["name"], each["used"]) for each in pool["usage_windows"]] == [("5h", 0.97)]

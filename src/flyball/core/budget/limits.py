@@ -32,7 +32,6 @@ from enum import Enum, IntEnum
 
 from flyball.core.budget.usage_windows import WindowUsage
 from flyball.core.pool.account_windows import narrowed
-from flyball.core.pool.verdict import span_words
 
 STEP_S = 20.0
 """About as long as an agent takes to meet a limit that is still there."""
@@ -194,14 +193,15 @@ def preflight(
 
 
 def _window_refusal(each: WindowUsage, asked: Asked, thresholds: Thresholds, now: float) -> Refusal | None:
-    resets = f"it ends in {span_words(max(0.0, each.end - now))}"
+    resets = each.end_words(now) if each.end is None else f"it {each.end_words(now)}"
     if thresholds.level(each.full) >= Level.DRAIN:
         return Refusal(words=f"{each.words()}; {resets}", window=each.name, until=each.end)
     if each.ceiling is None or each.ceiling.value <= 0:
         return None
     # What does not fit even an empty window starts in an empty one: it would wait for ever otherwise.
     most = 0.99 * thresholds.drain * each.ceiling.value
-    cost = min(asked.cost_usd * share_before(asked.duration_s, each.end - now), most)
+    share = share_before(asked.duration_s, each.end - now) if each.end is not None else 1.0
+    cost = min(asked.cost_usd * share, most)
     after = each.full + (asked.reserved_usd + cost) / each.ceiling.value
     if thresholds.level(after) < Level.DRAIN:
         return None

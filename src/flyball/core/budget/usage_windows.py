@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flyball.core.durations import LONGEST_WAIT_S
+from flyball.core.pool.verdict import span_words
 from flyball.core.signals import UsageCertainty as UsageCertainty
 
 HOUR_S, DAY_S = 3600.0, 86400.0
@@ -60,6 +61,8 @@ class WindowTerms:
     seen_usd: float = 0.0
     seen_at: float | None = None
     """A person saw so much spent by then, measured or not: it counts while that window lasts."""
+    anchor: float | None = None
+    """A moment at which one such window begins or ends; None: not known."""
 
 
 BUILT_IN = (WindowTerms(name="5h", length_s=5 * HOUR_S), WindowTerms(name="7d", length_s=7 * DAY_S))
@@ -117,18 +120,21 @@ class Spend:
         return found if found.value >= least.value else least
 
 
-def window_span(terms: WindowTerms, report: UsageReport | None, now: float) -> tuple[float, float]:
+def window_span(terms: WindowTerms, report: UsageReport | None, now: float) -> tuple[float, float | None]:
     """When the window that is going on began, and when it ends.
 
-    On a grid of whole lengths since 1970, UTC, unless the provider told a reset of its own: then on the grid
-    that goes through it.
+    On the grid of whole lengths through the reset that the provider told, else through the anchor. Where
+    neither is known it may have begun at any moment: what counts is the last whole length, and it has no end.
 
-    >>> window_span(BUILT_IN[0], None, 18_001.0)
-    (18000.0, 36000.0)
     >>> window_span(BUILT_IN[0], UsageReport(name="5h", fraction=0.5, at=1.0, resets_at=20_000.0), 18_001.0)
     (2000.0, 20000.0)
+    >>> window_span(BUILT_IN[0], None, 18_001.0)
+    (1.0, None)
     """
-    through = report.resets_at if report is not None and report.resets_at is not None else 0.0
+    told = report.resets_at if report is not None else None
+    through = told if told is not None else terms.anchor
+    if through is None:
+        return now - terms.length_s, None
     turns = math.floor((now - through) / terms.length_s)
     start = through + turns * terms.length_s
     return start, start + terms.length_s
@@ -140,7 +146,8 @@ class WindowUsage:
 
     name: str
     start: float
-    end: float
+    end: float | None
+    """None: when it began is not known."""
     model: str = ""
     spent: Figure | None = None
     ceiling: Figure | None = None
@@ -160,6 +167,12 @@ class WindowUsage:
     def concerns(self, model: str) -> bool:
         return not self.model or self.model in model
 
+    def end_words(self, now: float) -> str:
+        """When it ends, in the words that follow what it is at."""
+        if self.end is None:
+            return "when it ends is not known"
+        return f"ends in {span_words(max(0.0, self.end - now))}"
+
     def words(self) -> str:
         """``5h window at 83 % (measured)``"""
         if self.unmeasured:
@@ -177,6 +190,9 @@ def measure_window(
     # What was spent this very moment is spent.
     now = math.nextafter(now, math.inf)
     told = report if report is not None and report.holds(now) and start <= report.at <= now else None
+    if end is not None and told is None and terms.anchor is None and terms.ceiling_usd is None:
+        # The window that the provider spoke of is over, and when the next one begins is not known.
+        end = None
     spend = spend if spend is not None and (spend.whole or not terms.whole) else None
     spent = _spent_so_far(terms, spend, start, now) if spend is not None else None
     ceiling = _ceiling(terms, told, spend, start)

@@ -343,8 +343,7 @@ class BudgetGuard:
         return "nothing is started" if allowed == 0 else f"{allowed} at once instead of {width}"
 
     def _standing_words(self, standing: WindowUsage) -> str:
-        ends = span_words(max(0.0, standing.end - self._wall()))
-        return f"{self.payer.name}: {standing.words()}, ends in {ends}"
+        return f"{self.payer.name}: {standing.words()}, {standing.end_words(self._wall())}"
 
 
 def _budget(refused: Refusal | None) -> Refusal | None:

@@ -2,7 +2,7 @@
 
 Usage is looked at in a thread, and no more often than it has to be: where no window has a ceiling and no
 provider reported one, there is nothing to look for. What agents report while they run counts at once, and
-is saved for the next run.
+goes into the state that all processes share; what others measured of the account comes from there.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from flyball.core.budget.usage_windows import Spend, UsageItem, UsageReport, WindowUsage
+from flyball.errors import StoreError
 from flyball.factory.budget.port import BillingAccount, measure_windows
-from flyball.factory.budget.provider_reports import ProviderReports
+from flyball.factory.budget.provider_reports import ProviderReport, ProviderReports
 from flyball.factory.budget.quotas import QuotaBook
+from flyball.factory.budget.shared_windows import SharedWindows
 from flyball.factory.budget.sources import Usage, UsageReading, open_usage
 from flyball.factory.state.blocking_calls import run_in_thread
 
@@ -35,13 +38,18 @@ class UsageMonitor:
         *,
         own: Path | None = None,
         usage: Usage | None = None,
+        shared: SharedWindows | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._wall = wall
+        """``shared``: where the windows of the account are known to all processes; None: only in our file."""
+        self._wall, self._shared = wall, shared
         self.book = QuotaBook(home, payer.name)
         self.terms = self.book.terms()
         self._file = ProviderReports(home, payer.name)
         self.told = self._file.read(wall())
+        self._kept = tuple(self.told.reports.values()) if shared is not None else ()
+        """What an older flyball kept in our file, until the others have been told."""
+        self.read_shared()
         self._usage = usage or open_usage(payer, home, own=own)
         self.seen: UsageReading | None = None
         self._stale_at = 0.0
@@ -49,6 +57,7 @@ class UsageMonitor:
         self._since: list[UsageItem] = []
         """What our own agents cost since the last look."""
         self._looking: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
         self.changed: Callable[[], None] = lambda: None
         """Called when a look has come in."""
 
@@ -72,13 +81,39 @@ class UsageMonitor:
 
     def record_reports(self, reports: Iterable[UsageReport]) -> bool:
         """Take note of what a provider reported; True if it is new."""
-        new = self.told.record(reports)
-        if new:
+        heard = tuple(reports)
+        new = self.told.record(heard)
+        if new and self._shared is None:
             self.save()
+        elif new:
+            self._tell_others(heard)
         return new
 
+    def read_shared(self) -> bool:
+        """Take note of what others measured; True if any of it is new."""
+        return self._shared is not None and self.told.record(self._shared.read(self._wall()))
+
+    def _tell_others(self, reports: tuple[UsageReport, ...]) -> None:
+        """Beside the run: a state that cannot be written now holds nothing up."""
+        shared, wall_s = self._shared, self._wall()
+
+        def tell() -> None:
+            with suppress(StoreError):
+                if shared is not None:
+                    shared.tell(reports, wall_s)
+
+        try:
+            telling = asyncio.get_running_loop().create_task(run_in_thread(tell))
+        except RuntimeError:
+            tell()
+        else:
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
     def save(self) -> None:
-        self._file.write(self.told, self._wall())
+        """Keep what held a run up, and the windows where they are not shared."""
+        told = self.told if self._shared is None else ProviderReport(held_until=self.told.held_until)
+        self._file.write(told, self._wall())
 
     # -- looking ----------------------------------------------------------------------------------------
 
@@ -96,14 +131,25 @@ class UsageMonitor:
         ``busy``: something is being spent now."""
         idle = self._looking is None or self._looking.done()
         self._rest_s = FRESH_S if busy else IDLE_FRESH_S
-        if self.has_limits and idle and self._wall() >= self._stale_at:
+        looks = self.has_limits or self._shared is not None
+        if looks and idle and self._wall() >= self._stale_at:
             self._looking = asyncio.create_task(self._refresh())
         if self._looking is not None and self.seen is None:
             await asyncio.shield(self._looking)
 
     async def _refresh(self) -> None:
-        await run_in_thread(self.refresh_now)
+        await run_in_thread(self._look)
         self.changed()
+
+    def _look(self) -> None:
+        self._stale_at = self._wall() + self._rest_s
+        if self._shared is not None and self._kept:
+            with suppress(StoreError):
+                self._shared.tell(self._kept, self._wall())
+            self._kept = ()
+        self.read_shared()
+        if self.has_limits:
+            self.refresh_now()
 
     def add_cost(self, usd: float) -> None:
         """An agent of ours is over and cost this: known before any source says so."""
@@ -116,7 +162,7 @@ class UsageMonitor:
         """When the next look is due, or a window ends; None: never."""
         if not self.has_limits:
             return None
-        ends = (each.end for each in self.standings if each.enforced)
+        ends = (each.end for each in self.standings if each.enforced and each.end is not None)
         return min([self._stale_at, *ends]) - self._wall()
 
 

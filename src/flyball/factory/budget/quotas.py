@@ -23,6 +23,9 @@ from flyball.host.atomic_file import replace_file
 
 QUOTAS = "quotas"
 _LARGEST = 1 << 16
+DECLARED = "declared"
+DECLARED_FROM = 0.0
+"""A window of a person's own is what we say it is: whole lengths since 1970, UTC, so a day is a day there."""
 A_PERSON = "a person"
 """Read from the provider's own page: no source here has to know of it."""
 WHOLE = frozenset({"ccusage", "transcripts"})
@@ -46,6 +49,8 @@ class AccountQuota:
     """What was shown and what was measured then, where it was calibrated."""
     source: str = ""
     """Who measured it."""
+    begins_at: float | None = None
+    """A moment at which one such window begins or ends, in seconds since 1970."""
 
 
 class QuotaBook:
@@ -91,7 +96,9 @@ class QuotaBook:
 
     # -- changing -------------------------------------------------------------------------------------
 
-    def calibrate(self, name: str, *, used: float, spent_usd: float, source: str) -> AccountQuota:
+    def calibrate(
+        self, name: str, *, used: float, spent_usd: float, source: str, resets_at: float | None = None
+    ) -> AccountQuota:
         """The ceiling of a window from the part that the provider shows and what ``source`` measured."""
         terms = self.window(name)
         quota = AccountQuota(
@@ -103,6 +110,7 @@ class QuotaBook:
             used=used,
             spent_usd=spent_usd,
             source=source,
+            begins_at=resets_at,
         )
         self._change("calibrate", name, lambda quotas: [*_without(quotas, name), quota])
         return quota
@@ -122,7 +130,7 @@ class QuotaBook:
             name=check_id(name, "a window's name"),
             length_s=length,
             ceiling_usd=usd,
-            set_by="declared",
+            set_by=DECLARED,
             at=now_text(),
         )
         self._change("declare", name, lambda quotas: [*_without(quotas, name), quota])
@@ -161,6 +169,7 @@ def _terms(quota: AccountQuota) -> WindowTerms:
         whole=quota.source in WHOLE,
         seen_usd=seen or 0.0,
         seen_at=moment_s(quota.at) if seen else None,
+        anchor=quota.begins_at if quota.set_by != DECLARED else DECLARED_FROM,
     )
 
 

@@ -31,6 +31,7 @@ from flyball.factory.budget.api_key import api_key_for
 from flyball.factory.budget.guard import BudgetGuard
 from flyball.factory.budget.monitor import UsageMonitor
 from flyball.factory.budget.port import billing_account
+from flyball.factory.budget.shared_windows import windows_of_governor
 from flyball.factory.git.repository import Repository
 from flyball.factory.git.worktree import Worktrees
 from flyball.factory.guards.guarded_launch import GuardedLauncher
@@ -306,6 +307,8 @@ def open_run(root: Path, config: ProjectConfig, options: RunOptions, *, run: str
     quiet = budget_action(options.guard, config.budget.guard) is BudgetAction.OFF
     project = open_project_state(root, config, run=run)
     launcher = open_launcher(config, project, account)
+    # Agents whose calls are counted one by one hold slots elsewhere; the account is the provider's pool's.
+    shared = windows_of_governor(launcher.governor, pool_for(config), payer.name)
     return RunContext(
         policy=RunPolicy(config=config, model=options.model, default_model=options.default_model),
         project=project,
@@ -316,7 +319,7 @@ def open_run(root: Path, config: ProjectConfig, options: RunOptions, *, run: str
             payer=payer,
             budget=config.budget,
             ledger=project.ledger,
-            monitor=None if quiet else UsageMonitor(payer, home(), own=project.state),
+            monitor=None if quiet else UsageMonitor(payer, home(), own=project.state, shared=shared),
             guard=options.guard,
             api_key=api_key,
         ),

@@ -23,6 +23,7 @@ from flyball.factory.budget.api_key import api_key_for
 from flyball.factory.budget.guard import BudgetGuard
 from flyball.factory.budget.monitor import UsageMonitor
 from flyball.factory.budget.port import billing_account
+from flyball.factory.budget.shared_windows import windows_to_read
 from flyball.factory.budget.unmeasurable import unmeasurable
 from flyball.factory.git.git import Git
 from flyball.factory.git.repository import Repository
@@ -191,7 +192,8 @@ class _Planner:
             api_key=api_key_for(config, payer, wanted=options.allow_api_spend),
         )
         if budget.guard is not BudgetAction.OFF:
-            monitor = UsageMonitor(payer, home(), own=self._root / STATE)
+            shared = windows_to_read(pool_for(config), payer.name)
+            monitor = UsageMonitor(payer, home(), own=self._root / STATE, shared=shared)
             if monitor.has_limits:
                 monitor.refresh_now()
             budget.standings = monitor.standings

@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from flyball.cli.ui.render import Block, Column, Line, Piece, Style, Table, Word
 from flyball.cli.ui.units import duration
 from flyball.core.budget.estimate import EstimateScore, score
 from flyball.core.budget.limits import Level, Thresholds, worst_level
-from flyball.core.budget.usage_windows import Figure, WindowUsage, measure_window
+from flyball.core.budget.usage_windows import Figure, UsageReport, WindowUsage, measure_window
 from flyball.core.pool.verdict import span_words
 from flyball.errors import UsageError
 from flyball.governor.state_url import home
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from flyball.factory.budget.monitor import UsageMonitor
     from flyball.factory.budget.port import BillingAccount
     from flyball.factory.budget.sources import UsageReading
+    from flyball.governor.account_windows import AccountWindowStatus
 
 
 _STYLES = {Level.OK: Style.GOOD, Level.WARN: Style.WARN, Level.DRAIN: Style.BAD, Level.STOP: Style.BAD}
@@ -42,6 +44,7 @@ _MEANING = {
 def quota_screen(
     payer: BillingAccount,
     standings: Sequence[WindowUsage],
+    reports: Mapping[str, UsageReport],
     seen: UsageReading,
     thresholds: Thresholds,
     lessons: Lessons | None,
@@ -50,7 +53,10 @@ def quota_screen(
     level = worst_level(standings, thresholds)
     yield Line([Piece(payer.name, Style.STRONG), "  ", Piece(level.word + _MEANING[level], _STYLES[level])])
     columns = [Column("WINDOW"), Column("USED"), Column("SPENT"), Column("CEILING"), Column("ENDS IN")]
-    yield Table([*columns, Column("", wraps=True)], [_row(each, thresholds, now) for each in standings])
+    yield Table(
+        [*columns, Column("", wraps=True)],
+        [_row(each, reports.get(each.name), thresholds, now) for each in standings],
+    )
     yield Line(seen.source, label="source", indent=2)
     for silent in seen.silent:
         yield Line(silent, label="not used", indent=2)
@@ -58,24 +64,26 @@ def quota_screen(
         yield Line(_score_words(score(lessons.costs)), label="estimates", indent=2)
     open_ones = [each.name for each in standings if not each.enforced]
     if open_ones and not payer.unpriced:
-        example = f"flyball quota calibrate --window {open_ones[0]} --used 62%"
+        example = f"flyball quota calibrate --window {open_ones[0]} --used 62% --resets-in 2h10m"
         yield Line(f"{example} (what the provider's own usage page shows)", label="next", indent=2)
 
 
-def _row(each: WindowUsage, thresholds: Thresholds, now: float) -> list[Words]:
+def _row(each: WindowUsage, report: UsageReport | None, thresholds: Thresholds, now: float) -> list[Words]:
     level = thresholds.level(each.full)
     used: Words = _figure(each.fraction, "{:.0%}") if each.fraction is not None else "?"
-    words = "not calibrated: shown for information, not enforced"
+    words = "not measured yet: shown for information, not enforced"
     if each.unmeasured:
         words = "cannot be measured: counts as full"
     elif each.enforced:
         words = level.word
+    if report is not None and each.fraction is not None and report.at <= now:
+        words += f", measured {span_words(now - report.at)} ago"
     return [
         each.name,
         Piece(str(used), _STYLES[level] if each.enforced else Style.QUIET),
         _figure(each.spent, "${:.2f}") or "unknown",
         _figure(each.ceiling, "${:.2f}"),
-        span_words(max(0.0, each.end - now)),
+        span_words(max(0.0, each.end - now)) if each.end is not None else "not known",
         words,
     ]
 
@@ -93,6 +101,7 @@ def _score_words(found: EstimateScore) -> str:
 def quota_record(
     payer: BillingAccount,
     standings: Sequence[WindowUsage],
+    reports: Mapping[str, UsageReport],
     seen: UsageReading,
     thresholds: Thresholds,
     lessons: Lessons | None,
@@ -103,12 +112,14 @@ def quota_record(
         "level": worst_level(standings, thresholds).word,
         "source": seen.source,
         "silent": list(seen.silent),
-        "windows": [_window_record(each, thresholds, now) for each in standings],
+        "windows": [_window_record(each, reports.get(each.name), thresholds, now) for each in standings],
         "estimates": score(lessons.costs) if lessons is not None else None,
     }
 
 
-def _window_record(each: WindowUsage, thresholds: Thresholds, now: float) -> dict[str, object]:
+def _window_record(
+    each: WindowUsage, report: UsageReport | None, thresholds: Thresholds, now: float
+) -> dict[str, object]:
     return {
         "name": each.name,
         "enforced": each.enforced,
@@ -117,7 +128,8 @@ def _window_record(each: WindowUsage, thresholds: Thresholds, now: float) -> dic
         "spent_usd": _record(each.spent),
         "ceiling_usd": _record(each.ceiling),
         "unmeasured": each.unmeasured,
-        "ends_in_s": round(max(0.0, each.end - now), 1),
+        "ends_in_s": round(max(0.0, each.end - now), 1) if each.end is not None else None,
+        "measured_s_ago": round(max(0.0, now - report.at), 1) if report is not None else None,
     }
 
 
@@ -125,10 +137,10 @@ def _record(figure: Figure | None) -> dict[str, object] | None:
     return {"value": round(figure.value, 6), "tag": figure.tag.value} if figure is not None else None
 
 
-SUMMARY = """Show what the account of this project may spend in its windows and has spent, and set their
-ceilings: from what the provider's own usage page shows, or in dollars."""
+SUMMARY = """Show how full the windows of this project's account are, outside a project those of every account
+that is known here, and set their ceilings: from what the provider's own usage page shows, or in dollars."""
 EXAMPLE = """flyball quota show
-flyball quota calibrate --window 5h --used 62%
+flyball quota calibrate --window 5h --used 62% --resets-in 2h10m
 flyball quota declare day --length 1d --usd 20"""
 
 
@@ -139,12 +151,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions,
         "calibrate",
         "work out a window's ceiling from the part that the provider's own page shows as used",
-        "flyball quota calibrate --window 5h --used 62%",
+        "flyball quota calibrate --window 5h --used 62% --resets-in 2h10m",
     )
     calibrated.add_argument(
         "--window", required=True, metavar="NAME", help="5h, 7d, or one that was declared"
     )
     calibrated.add_argument("--used", required=True, type=part, metavar="62%", help="what the page shows")
+    calibrated.add_argument(
+        "--resets-in",
+        type=duration,
+        metavar="2h10m",
+        help="when the page says that it resets (default: what the provider reported)",
+    )
     calibrated.add_argument(
         "--spent", type=usd, metavar="USD", help="what was spent in it (default: what is measured here)"
     )
@@ -170,6 +188,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.action == "show" and args.account is None and not _in_a_project():
+        return _show_all(args)
     act = {"show": _show, "calibrate": _calibrate, "declare": _declare, "forget": _forget}[args.action]
     return act(args, _here(args.account))
 
@@ -223,18 +243,38 @@ def _here(named: str | None) -> _Here:
     from flyball.factory.budget.ledger_usage import Lessons
     from flyball.factory.budget.monitor import UsageMonitor
     from flyball.factory.budget.port import billing_account
+    from flyball.factory.budget.shared_windows import windows_to_read
     from flyball.factory.project_view import open_ledger, open_project_at
+    from flyball.factory.run.policy import pool_for
+    from flyball.runtimes.registry import pool_of
 
+    if named is None and not _in_a_project():
+        raise UsageError(
+            "there is no project here whose account could be meant; name one with --account, such as "
+            "--account default:claude (flyball quota show lists those that are known)"
+        )
     if named is not None:
         payer = _payer_named(named)
-        return _Here(payer, UsageMonitor(payer, home()), Thresholds())
+        shared = windows_to_read(pool_of([payer.runtime], payer.runtime), payer.name)
+        return _Here(payer, UsageMonitor(payer, home(), shared=shared), Thresholds())
     project = open_project_at(Path.cwd())
     payer, lessons = billing_account(open_account(project.config, home())), Lessons()
     with open_ledger(project.state) as ledger:
         if ledger is not None:
             lessons.learn(ledger)
-    monitor = UsageMonitor(payer, home(), own=project.state)
+    shared = windows_to_read(pool_for(project.config), payer.name)
+    monitor = UsageMonitor(payer, home(), own=project.state, shared=shared)
     return _Here(payer, monitor, budget_thresholds(project.config.budget), lessons)
+
+
+def _in_a_project() -> bool:
+    from flyball.factory.project.paths import find_root
+
+    try:
+        find_root(Path.cwd())
+    except UsageError:
+        return False
+    return True
 
 
 def _payer_named(name: str) -> BillingAccount:
@@ -259,11 +299,46 @@ def _payer_named(name: str) -> BillingAccount:
 def _show(args: argparse.Namespace, here: _Here) -> int:
     seen, now = here.monitor.refresh_now(), time.time()
     standings = here.monitor.standings
+    reports = here.monitor.told.reports
     if args.json:
-        print_json(quota_record(here.payer, standings, seen, here.thresholds, here.lessons, now))
+        print_json(quota_record(here.payer, standings, reports, seen, here.thresholds, here.lessons, now))
     else:
-        show(quota_screen(here.payer, standings, seen, here.thresholds, here.lessons, now))
+        show(quota_screen(here.payer, standings, reports, seen, here.thresholds, here.lessons, now))
     return 0
+
+
+def _show_all(args: argparse.Namespace) -> int:
+    """Outside a project: how full each window of each account is, as the state knows it."""
+    from flyball.governor.account_windows import account_windows
+    from flyball.governor.state_url import open_reader, resolve
+
+    with closing(open_reader(resolve())) as reader:
+        found = account_windows(reader.snapshot())
+    if args.json:
+        print_json({"accounts": found})
+        return 0
+    show(_accounts_screen(found))
+    return 0
+
+
+def _accounts_screen(found: Sequence[AccountWindowStatus]) -> Iterator[Block]:
+    if not found:
+        yield Line("No window of an account was measured yet.")
+        example = 'flyball exec -- claude -p "..." --output-format stream-json --verbose > run.jsonl'
+        yield Line(f"{example} measures those of claude's account", label="next")
+        return
+    columns = [Column("ACCOUNT"), Column("POOL"), Column("WINDOW"), Column("USED", right=True)]
+    columns += [Column("RESETS IN"), Column("", wraps=True)]
+    rows: list[list[Words]] = []
+    for each in found:
+        resets = span_words(each.resets_in_s) if each.resets_in_s is not None else "not known"
+        known = f"{each.certainty} {span_words(each.measured_s_ago)} ago"
+        account = each.account or Piece("the pool's own", Style.QUIET)
+        rows.append([account, each.pool, each.name, f"{each.used:.0%}", resets, known])
+    yield Table(columns, rows)
+    named = next((each.account for each in found if each.account), "")
+    if named:
+        yield Line(f"flyball quota show --account {named} shows what was spent in them", label="next")
 
 
 def _calibrate(args: argparse.Namespace, here: _Here) -> int:
@@ -273,11 +348,20 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
     book = here.monitor.book
     terms, now = book.window(args.window), time.time()
     spent, source = args.spent, A_PERSON
+    report = here.monitor.told.reports.get(terms.name)
+    resets_at = now + args.resets_in if args.resets_in is not None else None
+    if resets_at is None and report is not None and report.holds(now):
+        resets_at = report.resets_at
     if spent is None:
+        if resets_at is None:
+            raise UsageError(
+                f"when the {terms.name} window began is not known, so neither is what was spent in it; say "
+                "when the page says that it resets, such as --resets-in 2h10m, or what was spent with --spent"
+            )
         seen = here.monitor.refresh_now()
-        standing = measure_window(terms, here.monitor.told.reports.get(terms.name), seen.spend, now)
+        standing = measure_window(replace(terms, anchor=resets_at), None, seen.spend, now)
         spent, source = _spent_usd(standing, terms.name), seen.source
-    quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source)
+    quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source, resets_at=resets_at)
     words = f"{args.used:.0%} is ${spent:.2f} ({source}), so the {quota.name} window holds"
     return _set(args, here, f"{words} ${quota.ceiling_usd:.2f}")
 

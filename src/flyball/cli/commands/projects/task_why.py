@@ -31,6 +31,7 @@ from flyball.factory.accounts.account import open_account
 from flyball.factory.budget.guard import budget_thresholds
 from flyball.factory.budget.monitor import UsageMonitor
 from flyball.factory.budget.port import billing_account
+from flyball.factory.budget.shared_windows import windows_to_read
 from flyball.factory.git.repository import BRANCHES
 from flyball.factory.project_view import Project, TaskLookup, current_board, find_task, open_project_at
 from flyball.factory.run.board import LEFT, Board, BoardRow, WaitingTask
@@ -261,14 +262,14 @@ def budget_words(project: Project) -> str:
     if budget_action(None, budget.guard) is BudgetAction.OFF:
         return ""
     with suppress(StoreError):
-        monitor = UsageMonitor(
-            billing_account(open_account(project.config, home())), home(), own=project.state
-        )
+        payer = billing_account(open_account(project.config, home()))
+        shared = windows_to_read(pool_for(project.config), payer.name)
+        monitor = UsageMonitor(payer, home(), own=project.state, shared=shared)
         if monitor.has_limits:
             monitor.refresh_now()
         fullest = worst(monitor.standings)
         if fullest is not None and budget_thresholds(budget).level(fullest.full) >= Level.WARN:
-            return f"{fullest.words()}, ends in {span_words(max(0.0, fullest.end - time.time()))}"
+            return f"{fullest.words()}, {fullest.end_words(time.time())}"
     return ""
 
 
