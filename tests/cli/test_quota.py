@@ -176,6 +176,6 @@ def test_what_counts_towards_a_calibration_began_with_the_window(cli: Cli, tmp_p
         "--resets-in",
         "3h",
     )
-    said = cli("quota", *words)
+    said = cli(*words)
     assert said.code == 0, said.err
     assert "50% is $4.00" in said.out, "what was spent four hours ago was in the window before"
