@@ -10,13 +10,14 @@ heard, and by when it must have closed its gate, the store knows.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flyball.core.pool.model import Claim, Phase
 from flyball.core.pool.plan import spacing_s
 from flyball.core.pool.rate_window import Window
-from flyball.core.pool.settings import LEASE_BACKSTOP_S, RESERVED
+from flyball.core.pool.settings import LEASE_BACKSTOP_S, RESERVED, Counting, is_agents_pool
 from flyball.core.pool.subagent_name import parse_subagent_name
 from flyball.core.share_lease.allotment import is_silent
 from flyball.core.share_lease.renewal import ShareLease, is_expired
@@ -156,6 +157,9 @@ class LeaseStatus:
     """How long ago its host last said that it looks after its leases; None where it need not."""
     parent: str | None = None
     """Of a subagent's lease: the name of the session's."""
+    calls: Mapping[str, int] | None = None
+    """Of an agent whose calls are counted one by one: those in flight, by pool."""
+    calls_waiting: int = 0
 
     @property
     def looked_after(self) -> bool:
@@ -245,6 +249,8 @@ class PoolStatus:
     free: int
     reserve: int
     waiting: int
+    counts: str
+    """What holds a slot: calls, agents, or auto, which is the call where it can be seen."""
     share: str
     throttle_count: int
     last_cut_s_ago: float | None
@@ -308,7 +314,7 @@ def status_from(snapshot: Snapshot, location: str, *, reserved: bool = False) ->
     ``reserved``: with the pools that are flyball's own.
     """
     shown = (pool for pool in snapshot.pools if reserved or not pool.name.startswith(RESERVED))
-    pools = tuple(_pool(pool, snapshot.now) for pool in shown)
+    pools = _with_calls(tuple(_pool(pool, snapshot.now) for pool in shown))
     machine = MachineStatus(
         snapshot.machine.ceiling,
         snapshot.machine.memory_floor_bytes,
@@ -317,6 +323,28 @@ def status_from(snapshot: Snapshot, location: str, *, reserved: bool = False) ->
         sum(pool.in_use for pool in pools),
     )
     return Status(location, pools, machine)
+
+
+def _with_calls(pools: tuple[PoolStatus, ...]) -> tuple[PoolStatus, ...]:
+    """The calls that agents have under way, with the agents: they have the same project and name."""
+    if not any(is_agents_pool(pool.name) for pool in pools):
+        return pools
+    flying: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    waiting: Counter[tuple[str, str]] = Counter()
+    for pool in pools:
+        if not is_agents_pool(pool.name):
+            for lease in pool.leases:
+                flying[lease.project, lease.name][pool.name] += 1
+            waiting.update((ask.project, ask.name) for ask in pool.asks)
+
+    def agent(lease: LeaseStatus) -> LeaseStatus:
+        own = (lease.project, lease.name)
+        return replace(lease, calls=dict(flying.get(own, {})), calls_waiting=waiting[own])
+
+    return tuple(
+        replace(pool, leases=tuple(map(agent, pool.leases))) if is_agents_pool(pool.name) else pool
+        for pool in pools
+    )
 
 
 def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
@@ -339,6 +367,7 @@ def _pool(pool: PoolSnapshot, now: float) -> PoolStatus:
         free=max(0, pool.cap - pool.in_use),
         reserve=s.reserve,
         waiting=pool.waiting,
+        counts=Counting.AGENTS.value if is_agents_pool(pool.name) else s.counts.value,
         share=s.share.value,
         throttle_count=cap_state.throttle_count,
         last_cut_s_ago=_ago(cap_state.last_cut_at, now),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
 from flyball.cli.ui.units import amount, command, counted, size_words
-from flyball.core.pool.settings import CONTROLLERS
+from flyball.core.pool.settings import CONTROLLERS, Counting, is_agents_pool
 from flyball.core.pool.verdict import span_words
 from flyball.core.share_lease.timing import AllotRule
 from flyball.governor.status import (
@@ -209,6 +209,7 @@ def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
         yield "cap", f"{bounds}; starts at {pool.operator_cap}{closed}"
     else:
         yield "cap", f"{pool.cap}, fixed"
+    yield "counts", counts_words(pool)
     if pool.throttle_count:
         yield "throttles", _throttles(pool)
     if pool.settle_ends_in_s is not None:
@@ -225,6 +226,28 @@ def _why(pool: PoolStatus) -> Iterator[tuple[str, Words]]:
         yield "window", window_words(window)
     yield from usage_words(pool)
     yield from share_words(pool)
+
+
+_COUNTS = {
+    Counting.AUTO.value: "each model call where it can be seen, else an agent as long as it lives",
+    Counting.CALLS.value: "model calls",
+    Counting.AGENTS.value: "agents, each as long as it lives",
+}
+
+
+def counts_words(pool: PoolStatus) -> str:
+    if is_agents_pool(pool.name):
+        return "agents, each as long as it lives; their model calls take slots of their providers' pools"
+    return _COUNTS[pool.counts]
+
+
+def call_words(lease: LeaseStatus) -> str:
+    """What an agent's calls do, where they are counted one by one; empty where they are not."""
+    if lease.calls is None:
+        return ""
+    flying = [f"{counted(number, 'call')} in {pool}" for pool, number in lease.calls.items()]
+    waiting = [f"{lease.calls_waiting} waiting"] if lease.calls_waiting else []
+    return ", ".join([*flying, *waiting]) or "no call now"
 
 
 def closed_words(pool: PoolStatus, for_s: float) -> str:
@@ -316,6 +339,8 @@ def lease_note(lease: LeaseStatus) -> Words:
     if lease.alive is False:
         return Piece("dead, still counted", Style.BAD)
     notes = [f"{kind}={units}" for kind, units in lease.resources.items()]
+    if words := call_words(lease):
+        notes.append(words)
     if lease.priority:
         notes.append(f"priority {lease.priority}")
     if lease.alive is None:

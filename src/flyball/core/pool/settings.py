@@ -131,6 +131,13 @@ def check_ttl(ttl_s: float) -> None:
 DEFAULT_POOL = "anthropic"
 AGENTS_POOL = "agents"
 """Where agents hold a slot whose calls are counted one by one in their providers' pools."""
+
+
+def is_agents_pool(name: str) -> bool:
+    """On a state that many machines share, each has its own: ``agents:HOST``."""
+    return name == AGENTS_POOL or name.startswith(f"{AGENTS_POOL}:")
+
+
 RESERVED = "flyball:"
 """Pools whose names begin like this are flyball's own; what is shown to people leaves them out."""
 DEMAND_TTL_S = 600.0
