@@ -31,6 +31,7 @@ GROUPS = (
         "see what runs and waits, and set the limits",
         {
             "status": "show every pool: who runs, who waits, and why",
+            "statusline": "print one short line for Claude Code's status line",
             "why": "say in words why a task or process runs or waits",
             "pool": "set, show, reset, remove or import a pool",
             "lease": "list the leases of every pool, or drop one whose holder is gone",
