@@ -172,6 +172,7 @@ def test_a_command_that_tidies_up_before_it_stops_has_the_terminal_until_then(
     script.write_text(EDITOR)
     job = Job(shell, f"{sys.executable} {script}", "python")
     shell.read_until("ready")
+    job.until_followed()
     shell.type("\x1a")
     shell.read_until("^Z")
     shell.type("up\n")
@@ -184,6 +185,7 @@ def test_a_command_that_tidies_up_before_it_stops_has_the_terminal_until_then(
 
 def test_a_command_that_ignores_ctrl_z_keeps_the_terminal(shell: Terminal) -> None:
     job = Job(shell, "env --ignore-signal=TSTP cat", "cat")
+    job.until_followed()
     shell.type("\x1a")
     shell.read_until("^Z")
     shell.type("word\n")

@@ -47,6 +47,21 @@ os.kill(os.getpid(), -code) if code < 0 else sys.exit(code)
 """
 
 
+SLOW_TO_SEE_THE_END = """
+import os, time
+
+wait = os.waitpid
+
+def waitpid(pid, options):
+    ended = wait(pid, options)
+    if ended[0] and not os.WIFSTOPPED(ended[1]):
+        time.sleep(0.5)
+    return ended
+
+os.waitpid = waitpid
+"""
+
+
 class Agent:
     """A fake agent on the PATH. Each ``will`` is one more run of it."""
 
@@ -173,6 +188,24 @@ def test_a_throttle_is_in_the_pool_while_the_agent_still_runs(
     wrapper.communicate(timeout=60)
     assert wrapper.returncode == 0
     assert throttles() == 1
+
+
+def test_how_a_run_ended_is_kept_where_its_wrapper_is_slow_to_see_it_while_others_wait(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claude: Agent, start: Start
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW_TO_SEE_THE_END)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    flyball.Governor().set_pool("anthropic", cap=1, adaptive=False)
+    gate = claude.will("claude/ok_tool__max_turns_1", exit_code=1, staying=True)
+    first = start("--", "claude", "-p", "x")
+    until(lambda: claude.runs, "the agent to run")
+    second = start("--pool", "anthropic", "--", "true")
+    until(lambda: any(each.waiting for each in flyball.Governor().status().pools), "another to wait")
+    gate.unlink()
+    assert [each.wait(timeout=60) for each in (first, second)] == [1, 0]
+    told = [fact.words for fact in flyball.Governor().facts(limit=100)]
+    assert not any("taken back" in words for words in told), told
+    assert any("Reached maximum number of turns" in words for words in told), told
 
 
 def test_a_limited_run_is_75_one_line_and_counted_once(home: Path, claude: Agent) -> None:

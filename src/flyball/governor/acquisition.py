@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
 
-from flyball.core.pool.model import Ask, Claim, Fact, Outcome
+from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome
 from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.core.pool.verdict import CLOSED_REASONS, Reason, Verdict, granted_verdict, one_line
 from flyball.errors import (
@@ -34,7 +34,7 @@ from flyball.errors import (
     WaitTimeoutError,
 )
 from flyball.host.log import tell_log
-from flyball.host.process import DeathWatch, alive, beside_us, exists, here
+from flyball.host.process import DeathWatch, alive, beside_us, exists, here, is_stopped
 from flyball.stores.port import AfterCommit, HolderCensus, Release, Store, WakeUp
 from flyball.wake.mailbox import LOOK, Delivery, discard, send
 
@@ -42,8 +42,14 @@ HEARD_S = 4.0
 """A host beats once a second; for so long after a beat it counts as there."""
 R = TypeVar("R")
 TELL_EVERY_S = 30.0
-RELEASING_S = 0.02
-"""So long a launcher may take from the end of its command to its release."""
+RELEASING_S = 5.0
+"""So long a launcher that lives may take from the end of its command to its release, on a busy machine too.
+It is bounded because a launcher may be held up by what reads its own output."""
+_RELEASING_AT_ONCE_S = 1.0
+"""The same for an ask that is about to be refused, and has no time to wait."""
+_RELEASING_STEP_S = (0.01, 0.2)
+"""Between two looks whether it has released: at first, and at last."""
+_ENDED_KEPT = 1000
 _NET_STEP_S = 2.0
 _NET_LIMIT_S = 60.0
 _NET_RATE = 50.0
@@ -103,7 +109,8 @@ def acquire(
     yield from settle(store, after, observers)
     hopeless = verdict.granted or verdict.reason is Reason.TOO_LARGE
     # An ask that would be refused looks for dead holders first.
-    if not wait and not hopeless and (yield from reap(store, ask.pool, observers)):
+    at_once_s = _RELEASING_AT_ONCE_S
+    if not wait and not hopeless and (yield from reap(store, ask.pool, observers, patience_s=at_once_s)):
         verdict = yield from _admit(store, ask, wait=wait, observers=observers)
     if verdict.granted:
         return verdict
@@ -176,18 +183,22 @@ class _Waiter:
             return
         if self._deadline is not None and time.monotonic() >= self._deadline:
             # One last look: a slot handed to us in the meantime is ours, and the dead hold none.
-            yield from reap(self.store, self.ask.pool, self.observers)
+            yield from self._reap(_RELEASING_AT_ONCE_S)
             yield from self._look(advance=True)
             if not self.verdict.granted:
                 raise WaitTimeoutError(self.verdict, self._timeout_s or 0.0)
             return
         quiet = woken is WakeReason.MAIL or (woken is WakeReason.TIMER and nap_s == _FRESH_WATCHER_S)
         if not quiet:
-            yield from reap(self.store, self.ask.pool, self.observers)
+            yield from self._reap(self._until_deadline(RELEASING_S))
         yield from self._look(advance=not quiet)
         if woken is WakeReason.MAIL and not self.verdict.granted and self.verdict.in_use < self.verdict.cap:
             # What is free may be ours: a waiter that stood still was passed over, and goes on now.
             yield from self._look(advance=True)
+
+    def _reap(self, patience_s: float) -> Flow[int]:
+        claim_id = self.verdict.claim_id
+        return reap(self.store, self.ask.pool, self.observers, patience_s=patience_s, claim_id=claim_id)
 
     def _is_worth_waiting(self, error: StoreError) -> bool:
         """Is it worth waiting for the store? Not where it is there and makes no sense, or our time is up."""
@@ -291,22 +302,62 @@ def release_or_keep(store: Store, what: Release) -> AfterCommit | StoreError:
         return error
 
 
-def reap(store: Store, pool: str, observers: Sequence[Observer]) -> Flow[int]:
-    """Take back what dead processes hold and what keeps this pool's line waiting; how many were found."""
+def reap(
+    store: Store,
+    pool: str,
+    observers: Sequence[Observer],
+    *,
+    patience_s: float | None = None,
+    claim_id: int = 0,
+) -> Flow[int]:
+    """Take back what dead processes hold and what keeps this pool's line waiting; how many were found.
+
+    A command that has ended is its launcher's to release, with the words that say how it ended. For that the
+    flow waits ``patience_s``, or until ``claim_id`` is told to look; None: it is left for a later reap.
+    """
     holders = yield StoreCall(lambda: store.holders(pool))
     if all(alive(holder) for holder in holders):
         return 0
     census: HolderCensus = yield StoreCall(lambda: store.pool_census(pool))
-    if any(_is_being_released(claim) for claim in census.claims):
-        yield StoreCall(lambda: time.sleep(RELEASING_S))
+    if patience_s is None:
+        return (yield from bury(store, released_aside(census), observers))
+    step_s, last_s = _RELEASING_STEP_S
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end and any(_is_being_released(claim) for claim in census.claims):
+        woken = yield WaitForWake(claim_id, step_s, None)
+        if claim_id and woken is not WakeReason.TIMER:
+            return 0
+        step_s = min(2 * step_s, last_s)
         census = yield StoreCall(lambda: store.pool_census(pool))
     return (yield from bury(store, census, observers))
 
 
+_ended_at: dict[tuple[int, Holder], float] = {}
+"""When this process first saw that a launcher's command had ended; the oldest are forgotten."""
+
+
+def released_aside(census: HolderCensus) -> HolderCensus:
+    """A census without the leases whose launchers are about to release them, and have not had their time."""
+    now = time.monotonic()
+    due = tuple(claim for claim in census.claims if not _is_in_time(claim, now))
+    while len(_ended_at) > _ENDED_KEPT:
+        del _ended_at[next(iter(_ended_at))]
+    return replace(census, claims=due)
+
+
+def _is_in_time(claim: Claim, now: float) -> bool:
+    """Is it to be released, and has its launcher not had its time yet?"""
+    if not _is_being_released(claim):
+        return False
+    return now - _ended_at.setdefault((claim.id, claim.holder), now) < RELEASING_S
+
+
 def _is_being_released(claim: Claim) -> bool:
-    """Its command has just ended, and the launcher that is about to say how still lives: let it."""
-    launched = claim.held and claim.launcher_pid not in (0, claim.holder.pid)
-    return launched and alive(claim.holder) is False and exists(claim.launcher_pid)
+    """Its command has ended, and the launcher that is to say how lives and is not stopped."""
+    launcher = claim.launcher_pid
+    if not claim.held or launcher in (0, claim.holder.pid) or not here(claim.holder):
+        return False
+    return alive(claim.holder) is False and exists(launcher) and not is_stopped(launcher)
 
 
 def bury(store: Store, census: HolderCensus, observers: Sequence[Observer]) -> Flow[int]:

@@ -167,7 +167,8 @@ class Governor:
     def reap(self) -> int:
         """Take back what dead processes hold, in every pool; how many were found."""
         store = self._internals.store
-        return run_sync(acquisition.bury(store, store.census(), self.observers), None)
+        census = acquisition.released_aside(store.census())
+        return run_sync(acquisition.bury(store, census, self.observers), None)
 
     # -- settings and seeing ------------------------------------------------------------------------
 
