@@ -431,14 +431,12 @@ def test_stdout_and_stderr_in_one_place_stay_in_order(home: Path, tmp_path: Path
     assert done.stdout == "".join(f"out {i}\nerr {i}\n" for i in range(1, 6))
 
 
-def test_much_output_comes_through_whole_and_in_time(home: Path, tmp_path: Path) -> None:
+def test_much_output_comes_through_whole(home: Path, tmp_path: Path) -> None:
     script = tmp_path / "claude"
     script.write_text("#!/bin/sh\nyes 0123456789012345678901234567890123456789 | head -c 30000000\n")
     script.chmod(0o755)
-    began = time.monotonic()
     done = run("--", str(script))
     assert len(done.stdout) == 30_000_000
-    assert time.monotonic() - began < 10
 
 
 def test_output_that_cannot_be_passed_on_stays_in_its_file_and_the_agent_runs_on(
