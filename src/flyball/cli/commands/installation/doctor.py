@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from flyball.cli.doctor.factory_checks import check_factory
+from flyball.cli.doctor.hook_checks import check_hooks
 from flyball.cli.doctor.pool_checks import DoctorFinding, Severity
 from flyball.cli.doctor.project_doctor import ProjectDoctor, project_doctor
 from flyball.cli.doctor.state_doctor import Checkup, StateDoctor, state_doctor
@@ -16,8 +18,9 @@ from flyball.cli.ui.units import counted
 from flyball.governor.state_url import home
 
 SUMMARY = """Find what is wrong with the state: dead leases, stale demand, a cap stuck at its floor, an open
-breaker, unreadable files, wrong permissions, clocks, guards that were changed; and in a project its settings,
-tools, account, worktrees, branches and unfinished tasks. Works when the state cannot be opened."""
+breaker, unreadable files, wrong permissions, clocks, guards that were changed, hooks that call nothing; and
+in a project its settings, tools, account, worktrees, branches and unfinished tasks. Works when the state
+cannot be opened."""
 EXAMPLE = """flyball doctor
 flyball doctor --fix
 exit status: 0 healthy, or all mended; 1 problems remain (notes do not count)"""
@@ -36,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     checkup = _examine(fix=args.fix)
-    checkup = replace(checkup, found=(*checkup.found, *check_factory(home(), Path.cwd(), fix=args.fix)))
+    around = [*check_factory(home(), Path.cwd(), fix=args.fix), *check_hooks(os.environ, home())]
+    checkup = replace(checkup, found=(*checkup.found, *around))
     if args.json:
         print_json({"location": checkup.location, "healthy": checkup.healthy, "findings": checkup.found})
     else:
