@@ -16,6 +16,8 @@ from flyball.testing import FakeWorld, MakeStore, Scene, make_memory, make_postg
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
+pytest_plugins = ["tests.collecting"]
+
 _COMMON = {
     "deadline": None,
     "print_blob": True,

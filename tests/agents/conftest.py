@@ -23,10 +23,11 @@ seen: list[Seen] = []
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     absent = pytest.mark.skip(reason="the real agents are not installed: run `make test-agents`")
+    is_here = BIN.is_dir()
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/agents/"):
             item.add_marker(pytest.mark.agents)
-            if not BIN.is_dir():
+            if not is_here:
                 item.add_marker(absent)
 
 

@@ -9,7 +9,6 @@ from flyball.observe.metrics import METRICS
 from flyball.service.app import ROUTES, document
 from flyball.service.reference import PAGE, main, reference_page
 from flyball.service.tokens import Scope
-from tests.cases import every
 from tests.service.kit import Running
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
@@ -61,15 +60,14 @@ def test_every_reference_leads_somewhere() -> None:
     check(document())
 
 
-@every("path, method, operation", operations())
-def test_every_operation_says_what_it_does_and_what_it_needs(
-    path: str, method: str, operation: dict[str, Any]
-) -> None:
-    assert operation["description"].strip().endswith((".", "`."))
-    if path not in ("/healthz", "/readyz"):
-        (needed,) = operation["security"][0]["token"]
-        assert needed in [scope.value for scope in Scope]
-        assert {"401", "403", "503"} <= operation["responses"].keys()
+def test_every_operation_says_what_it_does_and_what_it_needs() -> None:
+    for path, method, operation in operations():
+        name = f"{method.upper()} {path}"
+        assert operation["description"].strip().endswith((".", "`.")), name
+        if path not in ("/healthz", "/readyz"):
+            (needed,) = operation["security"][0]["token"]
+            assert needed in [scope.value for scope in Scope], name
+            assert {"401", "403", "503"} <= operation["responses"].keys(), name
 
 
 def test_whatever_changes_something_needs_more_than_reading() -> None:
