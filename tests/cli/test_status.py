@@ -42,7 +42,7 @@ def test_shows_who_runs_who_waits_and_why(cli: Cli, governor: Governor, people: 
     running, waiting = (next(line for line in out.splitlines() if name in line) for name in ("t-14 ", "t-3 "))
     assert running.split() == ["blog/t-14", str(holder), "1", "s", "opus"]
     assert waiting.split()[:5] == ["1", "shop/t-3", str(waiter), "1", "s"]
-    assert waiting.endswith(f"1/1 (blog/t-14, pid {holder})")
+    assert waiting.endswith("1 of 1 in use; the longest is blog/t-14, 1 s")
     assert "flyball why shop/t-3" in out
 
 

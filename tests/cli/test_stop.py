@@ -74,7 +74,7 @@ def test_one_that_waits_for_its_slot_is_stopped_and_named(here: Cli, site: Proje
     run = site.start("run", "--json")
     site.wait("up-t-1")
     site.task("t-2", act=WAITS)
-    until(lambda: "t-2" in site.saying("anthropic 1/1"), "t-2 to wait")
+    until(lambda: "t-2" in site.saying("anthropic 1 of 1 in use"), "t-2 to wait")
     assert here("stop", "t-2").code == 0
     site.say("go-t-1")
     out, _ = run.communicate(timeout=60)

@@ -40,7 +40,7 @@ def test_a_waiting_task_says_its_place_reason_and_blocker(cli: Cli, full: int, p
     out = cli("why", "shop/t-3").out
     assert "shop/t-3 waits in anthropic for 1 s" in out
     assert "2 in line" in out
-    assert f"anthropic 1/1 (blog/t-14, pid {full})" in out
+    assert "anthropic 1 of 1 in use; the longest is blog/t-14, " in out
     assert "not known yet" in out
 
 
@@ -59,7 +59,7 @@ def test_a_task_that_waited_says_how_long_after_all(
 def test_a_refused_task_says_so(cli: Cli, full: int, people: People) -> None:
     people.is_refused("anthropic", "shop", "t-9")
     out = cli("why", "t-9").out
-    assert "shop/t-9 neither runs nor waits now; last refused 1 s ago: anthropic 1/1" in out
+    assert "shop/t-9 neither runs nor waits now; last refused 1 s ago: anthropic 1 of 1 in use" in out
 
 
 def test_a_process_is_found_by_its_pid_and_by_who_launched_it(

@@ -189,7 +189,7 @@ def test_no_wait_on_a_full_pool_is_75_and_says_who_holds_it(
     until(lambda: pool().in_use == 1, "the first exec to hold the slot")
     done = run("--no-wait", "--", "true")
     assert done.returncode == 75
-    assert "1/1" in done.stderr
+    assert "1 of 1 in use" in done.stderr
     assert "blog/t-14" in done.stderr
 
 
@@ -207,7 +207,7 @@ def test_two_execs_share_one_cap_and_status_explains_the_waiter(
     first.terminate()
     output, said = second.communicate(timeout=60)
     assert output == "mine\n"
-    assert said.startswith("flyball: waiting: anthropic 1/1")
+    assert said.startswith("flyball: waiting: anthropic 1 of 1 in use")
 
 
 def test_wait_gives_up_after_its_time_with_75(

@@ -129,7 +129,7 @@ def test_who_waits_is_told_why_at_once(gov: Governor) -> None:
     with pytest.raises(WaitTimeoutError):
         gov.acquire("p", timeout=0, on_wait=lambda verdict: told.append(verdict.words()))
     (words,) = told
-    assert words.startswith("waiting: p 1/1")
+    assert words.startswith("waiting: p 1 of 1 in use")
     assert "blog/t-14" in words
 
 

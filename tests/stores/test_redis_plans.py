@@ -102,7 +102,7 @@ def test_keys_of_a_pool_share_one_hash_tag_whatever_its_name(scene: Scene, redis
         scene.static(1, pool)
         lease = scene.take(pool=pool)
         verdict, _ = scene.store.admit(scene.ask(pool=pool), park=True)
-        assert verdict.words().startswith(f"waiting: {pool} 1/1")
+        assert verdict.words().startswith(f"waiting: {pool} 1 of 1 in use")
         scene.release(lease)
     store: Any = scene.store
     space = store._registry._space

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from flyball.core.pool.admission import Denial, estimate_s, place_in_way, too_large
+from flyball.core.pool.admission import Denial, estimate_s, is_overdue, place_in_way, too_large
 from flyball.core.pool.fairness import rank_asks, start_of_turn
 from flyball.core.pool.model import Candidate, Claim
 from flyball.core.pool.verdict import Blocker, Reason, Verdict, VerdictKind, granted_verdict
@@ -84,6 +84,7 @@ def denial_verdict(
         estimate_s=estimate_s(
             denial, row.meters, row.counts, use, position=position, oldest_s=oldest_s, now=now
         ),
+        usual_s=row.meters.hold_mean_s if is_overdue(denial, row.meters, row.counts, oldest_s) else None,
         blocker=blocker,
         project_in_use=use.in_use,
         project_maximum=use.maximum,

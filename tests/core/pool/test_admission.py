@@ -257,6 +257,14 @@ def test_without_any_history_nothing_is_promised() -> None:
     assert _estimate(Denial(Reason.CAP)) is None
 
 
+def test_the_pace_of_before_is_no_estimate_once_the_leases_of_now_last_longer() -> None:
+    cap = Denial(Reason.CAP)
+    assert _estimate(cap, hold_s=9.0, in_use=1, oldest_s=8.0) == 9.0
+    assert _estimate(cap, hold_s=9.0, in_use=1, oldest_s=30.0) is None
+    assert _estimate(cap, hold_s=8.0, in_use=8, oldest_s=24.0) == 1.0, "of eight the oldest often is so old"
+    assert _estimate(cap, hold_s=8.0, in_use=8, oldest_s=75.0) is None
+
+
 def test_nobody_knows_when_memory_comes_back() -> None:
     assert _estimate(Denial(Reason.MEMORY, T0 + 5)) is None
     assert _estimate(Denial(Reason.MEMORY, T0 + 5), hold_s=80.0, position=2) is None

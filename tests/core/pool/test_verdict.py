@@ -16,18 +16,31 @@ def test_a_waiting_verdict_says_what_why_when_and_who() -> None:
         Reason.CAP, VerdictKind.PARKED, reserved=2, estimate_s=170.0, blocker=blocker, position=3
     )
     assert verdict.words() == (
-        "waiting: anthropic 6/6, 2 reserved, place 3 in line, next slot ~3 min (blog/t-14, pid 4121)"
+        "waiting: anthropic 6 of 6 in use, 2 reserved, place 3 in line, next slot ~3 min; "
+        "the longest is blog/t-14, 60 s"
     )
 
 
 def test_what_is_in_the_way_can_be_told_without_the_pool_and_the_place() -> None:
     verdict = _verdict(Reason.QUEUE, VerdictKind.PARKED, estimate_s=170.0, position=3)
-    assert verdict.why() == "6/6, others are first, place 3 in line, next slot ~3 min"
-    assert verdict.why(place=False, estimate=False) == "6/6, others are first"
+    assert verdict.why() == "6 of 6 in use, others are first, place 3 in line, next slot ~3 min"
+    assert verdict.why(place=False, estimate=False) == "6 of 6 in use, others are first"
 
 
 def test_a_grant_needs_few_words() -> None:
     assert _verdict(Reason.FREE, VerdictKind.GRANTED).words() == "granted: anthropic 6/6"
+
+
+def test_a_trial_and_a_user_of_a_resource_are_called_what_they_are() -> None:
+    blocker = Blocker("blog", "t-14", 4121, "box", 240)
+    trial, resource = (_verdict(reason, blocker=blocker) for reason in (Reason.TRIAL, Reason.RESOURCE))
+    assert trial.words().endswith("; the trial is blog/t-14, 4 min")
+    assert resource.words().endswith("; used by blog/t-14, 4 min")
+
+
+def test_where_all_last_longer_than_usual_no_time_is_promised() -> None:
+    words = _verdict(Reason.CAP, usual_s=9.0).words()
+    assert words == "refused: anthropic 6 of 6 in use, longer than usual (9 s), no estimate"
 
 
 @every("reason", [r for r in Reason if r not in (Reason.FREE, Reason.CAP)])

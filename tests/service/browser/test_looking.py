@@ -82,8 +82,8 @@ def test_a_pool_is_a_gauge_with_its_cap_and_says_why_it_is_closed(seen: Browser)
 def test_the_tables_say_who_waits_for_what_and_what_the_dead_hold(seen: Browser) -> None:
     waiting = {row.text.split()[2]: row.text for row in seen.all("#waiting tbody tr")}
     assert "cap" in waiting["shop/t-5"]
-    assert "4/4" in waiting["shop/t-5"]
-    assert "(shop/t-1, pid" in waiting["shop/t-5"]
+    assert "4 of 4 in use" in waiting["shop/t-5"]
+    assert "the longest is shop/t-1," in waiting["shop/t-5"]
     assert "dead, still counted" in seen.one("#running tbody tr").text
     shares = [row.text.split() for row in seen.all("#projects tbody tr")]
     assert ["anthropic", "shop", "2", "1", "1"] in shares

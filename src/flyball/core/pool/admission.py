@@ -19,6 +19,7 @@ grant moves its clock: if a denial did, a busy queue would push the next grant a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -191,6 +192,19 @@ def place_in_way(denial: Denial, project: ProjectUse, *, position: int, in_line:
     return min(position, project.waiting + (0 if in_line else 1))
 
 
+_HELD_BY_ALL = frozenset({Reason.CAP, Reason.RESERVE, Reason.QUEUE})
+
+
+def is_overdue(denial: Denial, meters: Meters, counts: PoolCounts, oldest_s: float | None) -> bool:
+    """Do the leases of now last longer than those before them, so that their pace says nothing?
+
+    The oldest of so many is usually about this many times older than the mean.
+    """
+    if oldest_s is None or denial.reason not in _HELD_BY_ALL or meters.hold_mean_s <= 0 or counts.in_use == 0:
+        return False
+    return oldest_s > meters.hold_mean_s * (1 + math.log(counts.in_use))
+
+
 def estimate_s(
     denial: Denial,
     meters: Meters,
@@ -219,6 +233,8 @@ def estimate_s(
         return known
     if meters.hold_mean_s <= 0 or counts.in_use == 0:
         return known if denial.until is not None and denial.reason is not Reason.SHARE else None
+    if is_overdue(denial, meters, counts, oldest_s):
+        return None
     return known + max(1, position) * meters.hold_mean_s / counts.in_use
 
 

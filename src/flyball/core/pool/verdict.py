@@ -60,9 +60,12 @@ class Blocker:
     host: str
     age_s: float
 
-    def words(self) -> str:
-        """The work as a phrase: project, name and process."""
-        return f"{self.project}/{self.name}, {f'pid {self.pid}' if self.pid else 'a remote client'}"
+    def words(self, reason: Reason) -> str:
+        """The work as a phrase: what it is in the way, and for how long."""
+        who = f"{self.project}/{self.name}, {span_words(self.age_s)}"
+        if reason is Reason.TRIAL:
+            return f"the trial is {who}"
+        return f"used by {who}" if reason is Reason.RESOURCE else f"the longest is {who}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,8 @@ class Verdict:
     look_again_s: float | None = None
     """When something is known to change, from now."""
     estimate_s: float | None = None
+    usual_s: float | None = None
+    """How long leases of the pool last, where there is no estimate because those of now last longer."""
     blocker: Blocker | None = None
     detail: str = ""
     replayed: bool = False
@@ -111,7 +116,7 @@ class Verdict:
         >>> v = Verdict(kind=VerdictKind.PARKED, reason=Reason.CAP, pool="anthropic", in_use=6, cap=6,
         ...             reserved=2, estimate_s=170, blocker=Blocker("blog", "t-14", 4121, "box", 60))
         >>> v.words()
-        'waiting: anthropic 6/6, 2 reserved, next slot ~3 min (blog/t-14, pid 4121)'
+        'waiting: anthropic 6 of 6 in use, 2 reserved, next slot ~3 min; the longest is blog/t-14, 60 s'
         """
         if self.granted:
             return f"granted: {self.pool} {self.in_use}/{self.cap}"
@@ -122,9 +127,9 @@ class Verdict:
         """What stands in the way of an ask, without its pool; with its place in line and the estimate.
 
         >>> Verdict(kind=VerdictKind.PARKED, reason=Reason.CAP, pool="p", in_use=6, cap=6, position=3).why()
-        '6/6, place 3 in line'
+        '6 of 6 in use, place 3 in line'
         """
-        parts = [f"{self.in_use}/{self.cap}"]
+        parts = [f"{self.in_use} of {self.cap} in use"]
         if self.reserved:
             parts.append(f"{self.reserved} reserved")
         phrase = self.detail or PHRASES.get(self.reason, "")
@@ -134,7 +139,9 @@ class Verdict:
             parts.append(f"place {self.position} in line")
         if estimate and self.estimate_s is not None and self.reason is not Reason.TOO_LARGE:
             parts.append(f"next slot ~{span_words(self.estimate_s)}")
-        tail = f" ({self.blocker.words()})" if self.blocker else ""
+        if estimate and self.usual_s is not None:
+            parts.append(f"longer than usual ({span_words(self.usual_s)}), no estimate")
+        tail = f"; {self.blocker.words(self.reason)}" if self.blocker else ""
         return f"{', '.join(parts)}{tail}"
 
 

@@ -314,6 +314,7 @@ def parse_verdict(pool: str, head: str) -> Verdict:
         blocker=blocker,
         project_in_use=int(f[16]),
         project_maximum=parse_int(f[17]),
+        usual_s=parse_float(f[19]),
     )
 
 

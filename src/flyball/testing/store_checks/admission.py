@@ -108,6 +108,9 @@ def the_estimate_follows_how_long_leases_were_held(s: Scene) -> None:
     s.release(lease)
     s.take()
     expect_equal(s.expect_refusal(Reason.CAP).estimate_s, 200.0, "the estimate after one lease of 200 s")
+    s.wait(201)
+    late = s.expect_refusal(Reason.CAP)
+    expect_equal((late.estimate_s, late.usual_s), (None, 200.0), "none once this one lasts longer")
 
 
 @store_check

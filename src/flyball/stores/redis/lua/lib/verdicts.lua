@@ -17,7 +17,7 @@ end
 
 -- twin: core/pool/verdict.py Verdict.why, Blocker.words
 function verdicts.why(v)
-  local parts = {verdicts.pool_name() .. format(' %d/%d', v.in_use, v.cap)}
+  local parts = {verdicts.pool_name() .. format(' %d of %d in use', v.in_use, v.cap)}
   if v.reserved ~= 0 then parts[#parts + 1] = format('%d reserved', v.reserved) end
   local phrase = v.detail ~= '' and v.detail or (PHRASES)[v.reason]
   if phrase then parts[#parts + 1] = phrase end
@@ -25,8 +25,12 @@ function verdicts.why(v)
   if v.estimate_s and v.reason ~= 'too-large' then
     parts[#parts + 1] = 'next slot ~' .. verdicts.span_words(v.estimate_s)
   end
+  if v.usual_s then
+    parts[#parts + 1] = 'longer than usual (' .. verdicts.span_words(v.usual_s) .. '), no estimate'
+  end
   local b = v.blocker
-  local tail = b and ' (' .. b.project .. '/' .. b.name .. (tostring(b.pid) == '0' and ', a remote client)' or ', pid ' .. b.pid .. ')') or ''
+  local tail = b and format('; the %s is %s/%s, ', v.reason == 'trial' and 'trial' or 'longest', b.project, b.name)
+    .. verdicts.span_words(b.age_s) or ''
   return table.concat(parts, ', ') .. tail
 end
 
@@ -37,7 +41,7 @@ function verdicts.line(v)
     v.kind, text(v.id), text(v.in_use), text(v.cap), v.reason, text(v.reserved), text(v.position),
     text(v.look_again_s), text(v.estimate_s), v.watch and '1' or '', v.detail,
     b.project, b.name, b.pid, b.host, text(b.age_s), text(v.project_in_use), text(v.project_maximum),
-    text(v.asked_at),
+    text(v.asked_at), text(v.usual_s),
   }, '\t')
 end
 
@@ -65,6 +69,14 @@ function verdicts.place_in_way(ask, denial, use, position)
   return min(position, use.waiting + (ask.id ~= 0 and 0 or 1))
 end
 
+-- twin: core/pool/admission.py is_overdue
+function verdicts.is_overdue(denial, oldest_s)
+  local reason = denial.reason
+  if not oldest_s or pool.hold_mean_s <= 0 or pool.in_use == 0 then return false end
+  if reason ~= 'cap' and reason ~= 'reserve' and reason ~= 'queue' then return false end
+  return oldest_s > pool.hold_mean_s * (1 + math.log(pool.in_use))
+end
+
 -- twin: core/pool/admission.py estimate_s
 function verdicts.estimate_s(denial, use, position, oldest_s)
   if denial.reason == 'maximum' and oldest_s then
@@ -77,6 +89,7 @@ function verdicts.estimate_s(denial, use, position, oldest_s)
   if pool.hold_mean_s <= 0 or pool.in_use == 0 then
     return denial.till and denial.reason ~= 'share' and known or nil
   end
+  if verdicts.is_overdue(denial, oldest_s) then return nil end
   return known + max(1, position) * pool.hold_mean_s / pool.in_use
 end
 
@@ -90,6 +103,7 @@ function verdicts.denial_verdict(ask, kind, denial, position)
     reserved = ask.priority <= 0 and min(pool.reserve, pool.cap - 1) or 0, position = position,
     look_again_s = max(0, (denial.till or pool.valid_until) - now),
     estimate_s = verdicts.estimate_s(denial, use, position, blocker and blocker.age_s), blocker = blocker,
+    usual_s = verdicts.is_overdue(denial, blocker and blocker.age_s) and pool.hold_mean_s or nil,
     project_in_use = use.in_use, project_maximum = use.maximum,
     detail = denial.detail or '', watch = ask.id ~= 0 and pool.watcher_id == ask.id,
   }
