@@ -89,6 +89,24 @@ def test_a_call_that_finds_no_slot_in_its_clients_time_gets_a_429_with_retry_aft
     assert "other/holder" in error["message"]
 
 
+def test_what_headers_say_of_a_usage_window_holds_up_the_next_call(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer]
+) -> None:
+    running.governor.set_pool("127.0.0.1", cap=4, adaptive=False, usage_drain=0.9)
+    said = b"anthropic-ratelimit-unified-5h-utilization: 0.93\r\nanthropic-ratelimit-unified-5h-reset: %d\r\n"
+    reset = int(time.time()) + 3600
+    server = scripted(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n" + said % reset + b"\r\n{}")
+    assert running.call(server.url)[0] == 200
+    until(lambda: running.pool().usage_windows, "the window is known")
+    (window,) = running.pool().usage_windows
+    assert (window.name, window.used, window.certainty) == ("5h", 0.93, "reported")
+    status, headers, body = running.call(server.url, headers={"x-stainless-timeout": "0.5"})
+    assert (status, headers["x-flyball"]) == (429, "gateway")
+    assert 3500 < int(headers["retry-after"]) <= 3600
+    assert "a usage window of the account is nearly used up" in json.loads(body)["error"]["message"]
+    assert len(server.heard) == 1
+
+
 def test_a_full_line_refuses_at_once(running: RunningGateway) -> None:
     running.server.calls.waiting_limit = 0
     status, headers, _ = running.call("http://127.0.0.1:9")

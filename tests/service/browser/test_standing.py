@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import httpx
 
+from flyball.core.signals import WindowReading
+from flyball.governor.internals import internals
 from tests.service.browser.browser import Browser
 from tests.service.browser.conftest import Serve
 from tests.service.browser.served import Served
@@ -60,3 +62,15 @@ def test_a_pool_whose_starts_are_spaced_says_when_the_next_one_is(browser: Brows
     assert "600 s between starts, next in 10 min" in words
     browser.picture("standing-spaced")
     held[0].release()
+
+
+def test_a_card_says_how_full_the_windows_of_the_account_are(browser: Browser, serve: Serve) -> None:
+    served = serve()
+    served.governor.set_pool("anthropic", cap=3, usage_drain=0.9)
+    reading = WindowReading("5h", 0.92, 4200.0, "default:claude")
+    internals(served.governor).windows.tell("anthropic", [reading])
+    browser.open(served.url)
+    browser.until_text(".card .windows", "default:claude: 92 % of 5h used, resets in 70 min (reported")
+    browser.until_text(".badge", "closed for 70 min")
+    assert "5h window 92 % used (reported)" in browser.text(".card .why")
+    browser.picture("standing-account")

@@ -114,14 +114,14 @@ class AgentRun:
 
     def _once(self, argv: list[str]) -> tuple[Ending, int]:
         lease = self.acquire()
-        if self.windows is not None:
-            self.windows.warn()
         folder = self._folder()
         child = self._start(lease, argv, folder)
         with passing_on(child.pid):
             self._let_run(lease, child, folder)
             if self.presence is not None:
                 self.presence.watch()
+            if self.windows is not None:
+                self.windows.warn()
             # From here on an error of ours leaves the lease to the child, and its output in the folder.
             with child.followed():
                 # What reads the output is loaded beside the child: the output waits in the folder's files.

@@ -1,6 +1,6 @@
 """The usage windows of an account around ``flyball exec``: whose they are, what is heard and said of them.
 
-One line says so where a window is nearly full: before the agent starts, if that is known by then, else when
+One line says so where a window is nearly full: as the agent starts, if that is known by then, else when
 it has ended. An agent's own output is the measure; it reaches the pool as it is read.
 """
 

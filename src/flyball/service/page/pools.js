@@ -4,7 +4,7 @@ import { Chart } from "./chart.js";
 import { byId, h, keyed, put, say, show } from "./dom.js";
 import { makeGauge, updateGauge } from "./gauge.js";
 import { lasted, told } from "./history.js";
-import { capWords, maximumWords, spacingWords, standing, throttleWords, windowWords } from "./standing.js";
+import { capWords, maximumWords, spacingWords, standing, throttleWords, usageWords, windowWords } from "./standing.js";
 import { clock, counted, span } from "./words.js";
 
 const cards = byId("cards");
@@ -31,6 +31,7 @@ function makeCard(name, act) {
     read: h("figcaption"),
     why: h("p.why"),
     windows: h("ul.windows"),
+    account: h("ul.windows"),
     setCap: h("button", { type: "button" }, "Set cap…"),
     reset: h("button", { type: "button" }, "Close breaker…"),
     chart: null,
@@ -44,7 +45,7 @@ function makeCard(name, act) {
     h("header", {}, h("h3", { id }, made.link), made.badge),
     h("div.dial", {}, made.gauge, made.waiting),
     h("figure.chart", {}, made.plot, made.read),
-    h("footer", {}, made.why, made.windows, made.actions));
+    h("footer", {}, made.why, made.windows, made.account, made.actions));
   parts.set(card, made);
   return card;
 }
@@ -64,6 +65,13 @@ function updateCard(card, pool, view) {
   say(made.why, why.filter(Boolean).join(" · "));
   keyed(made.windows, pool.windows, { key: (window) => window.name, make: makeWindow, update: updateWindow });
   show(made.windows, pool.windows.length > 0);
+  const used = pool.usage_windows ?? [];
+  keyed(made.account, used, {
+    key: (window) => `${window.account} ${window.name}`,
+    make: makeWindow,
+    update: (item, window) => updateUsage(item, window, view.later),
+  });
+  show(made.account, used.length > 0);
   show(made.actions, view.admin);
   show(made.reset, pool.breaker !== "closed");
   drawChart(card, made, pool, view);
@@ -128,4 +136,13 @@ function updateWindow(item, window) {
   put(meter, "value", window.left);
   put(meter, "aria-label", `left of the window ${window.name}`);
   say(words, windowWords(window));
+}
+
+/** How full a window of the account is. */
+function updateUsage(item, window, later) {
+  const [meter, words] = item.children;
+  put(meter, "max", 1);
+  put(meter, "value", window.used);
+  put(meter, "aria-label", `used of the account's ${window.name}`);
+  say(words, usageWords(window, later));
 }

@@ -144,3 +144,12 @@ function size(bytes) {
   const [unit, letters] = bytes >= 2 ** 30 ? [2 ** 30, "GiB"] : [2 ** 20, "MiB"];
   return `${Number((bytes / unit).toFixed(1))} ${letters}`;
 }
+
+/** One usage window of the account: how full, when it resets, how and when that was said. */
+export function usageWords(window, later) {
+  const whose = window.account ? `${window.account}: ` : "";
+  const resets = window.resets_in_s === null
+    ? "reset not known" : `resets in ${span(Math.max(0, window.resets_in_s - later))}`;
+  const said = `${window.certainty} ${span(window.measured_s_ago + later)} ago`;
+  return `${whose}${Math.round(window.used * 100)} % of ${window.name} used, ${resets} (${said})`;
+}
