@@ -12,13 +12,16 @@ PINS  := .pins
 REAL  := .agents
 TLC   := .tlc
 TOOLS := .tools
+FOUND := $(VENV)/.found
+# The make that macOS brings does not know it.
+TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 # Without it every process that a test starts would compile all of flyball again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test packages tools check format bench peers soak spec agents test-agents pins clean python
+.PHONY: help demo test packages tools check lint formatted types rooms found format bench peers soak spec agents test-agents pins clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,15 +41,30 @@ packages: $(READY)
 tools: $(READY) ## install all that tests need and no wheel brings: Debian packages as root, bd built with Go (half an hour)
 	@$(RUN) tests.tools packages bd
 
-check: $(READY) ## lint, format, types, and the rooms' import rules
+# All at once: mypy takes longer than the others together, which have the other cores meanwhile. To collect the
+# tests compiles them, once for all workers. What each says is kept together.
+check: $(READY) ## lint, format, types, the rooms' import rules, and whether every test can be found
+	@$(MAKE) --no-print-directory $(TOGETHER) --keep-going -j5 types lint formatted rooms found
+
+lint:
 	@echo "ruff check"
 	@$(RUN) ruff check --quiet .
+
+formatted:
 	@echo "ruff format"
 	@$(RUN) ruff format --check --quiet . || { echo "some files need formatting: run 'make format'"; exit 1; }
+
+types:
 	@echo "mypy"
 	@$(RUN) mypy --no-error-summary
+
+rooms:
 	@echo "lint-imports"
 	@$(VENV)/bin/lint-imports --no-logo
+
+found:
+	@echo "pytest --collect-only"
+	@$(RUN) pytest -q --collect-only >$(FOUND) || { grep -Ev '[.]py: [0-9]+$$' $(FOUND); exit 1; }
 
 format: $(READY) ## format the code and apply the safe lint fixes
 	@$(RUN) ruff check --quiet --fix-only .
