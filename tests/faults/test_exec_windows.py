@@ -168,3 +168,15 @@ def test_two_pools_of_one_account_know_the_same(claude: Claude, repository: Call
     claude.will_have_used(0.92)
     claude_in(blog)
     assert claude_in(blog, "--pool", "night", "--no-wait").returncode == 75
+
+
+def test_what_is_not_nearly_full_is_not_said_and_quiet_says_nothing(
+    claude: Claude, repository: Callable[[str], Path]
+) -> None:
+    blog = repository("blog")
+    claude.will_have_used(0.79)
+    assert "used" not in claude_in(blog).stderr
+    claude.will_have_used(0.92)
+    assert claude_in(blog, "--quiet").stderr == ""
+    flyball_in(blog, "pool", "set", "anthropic", "--usage-warn", "0")
+    assert "used" not in claude_in(blog).stderr

@@ -18,6 +18,7 @@ from flyball.governor.internals import internals
 
 if TYPE_CHECKING:
     from flyball.core.budget.usage_windows import UsageReport
+    from flyball.governor.account_windows import AccountWindowStatus
     from flyball.governor.governor import Governor
     from flyball.governor.status import PoolStatus
 
@@ -73,11 +74,18 @@ class WindowWatch:
         """Say once which windows are nearly full."""
         if self._warned:
             return
+        from flyball.governor.account_windows import pool_windows
+
         with suppress(StoreError):
-            found = pool_status(self.governor, self.pool)
-            for each in found.usage_windows if found is not None and found.usage_warn else ():
-                if found is not None and each.used >= found.usage_warn:
-                    self._warned = True
-                    whose = each.account or self.pool
-                    record = {"window": each.name, "account": whose, "used": each.used}
-                    self.say(f"{whose}: {each.words()}", {**record, "resets_in_s": each.resets_in_s})
+            snapshot = internals(self.governor).store.snapshot()
+            for pool in snapshot.pools:
+                if pool.name == self.pool and pool.settings.usage_warn:
+                    for each in pool_windows(pool, snapshot.now):
+                        if each.used >= pool.settings.usage_warn:
+                            self._say_full(each)
+
+    def _say_full(self, each: AccountWindowStatus) -> None:
+        self._warned = True
+        whose = each.account or self.pool
+        record = {"window": each.name, "account": whose, "used": each.used}
+        self.say(f"{whose}: {each.words()}", {**record, "resets_in_s": each.resets_in_s})
