@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -223,6 +222,8 @@ def _home(env: Mapping[str, str], variable: str = "HOME") -> Path:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    import tomllib  # only codex has such settings, and every waiting exec of an agent would hold it
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -18,7 +18,6 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -296,13 +295,19 @@ class _Original:
     """None: there was no file."""
 
 
+def _digest(content: bytes) -> str:
+    from hashlib import sha256  # every exec of an agent asks what is installed, and few have anything
+
+    return sha256(content).hexdigest()
+
+
 class _Keepsake:
     """The bytes of a settings file before our entries. They may hold secrets, so they are private."""
 
     def __init__(self, runtime: str, path: Path) -> None:
         real = os.path.realpath(path)
         self._place = real
-        self._path = home() / "hooks" / f"{runtime}-{sha256(real.encode()).hexdigest()[:16]}.json"
+        self._path = home() / "hooks" / f"{runtime}-{_digest(real.encode())[:16]}.json"
 
     def keep(self, *, before: bytes | None, clean: bytes | None, after: bytes) -> None:
         """``clean``: what was there without entries of an earlier install."""
@@ -311,7 +316,7 @@ class _Keepsake:
         said = {
             "path": self._place,
             "original": None if original is None else base64.b64encode(original).decode(),
-            "written": sha256(after).hexdigest(),
+            "written": _digest(after),
         }
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(self._path, json.dumps(said).encode())
@@ -319,7 +324,7 @@ class _Keepsake:
     def original(self, now: bytes | None) -> _Original | None:
         """The bytes of before, if the file is as we left it; None: it was changed, or nothing is known."""
         said = self._load()
-        if said is None or now is None or said.get("written") != sha256(now).hexdigest():
+        if said is None or now is None or said.get("written") != _digest(now):
             return None
         return _Original(self.content())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,6 +45,8 @@ def create_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 @contextmanager
 def _beside(path: Path, content: bytes, mode: int, durable: bool) -> Iterator[str]:
     """The content in a file of another name in the same folder; gone afterwards."""
+    import tempfile  # it loads compressors, and most that import this module write nothing
+
     descriptor, made = tempfile.mkstemp(prefix=_FRONT, suffix=_BACK, dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
