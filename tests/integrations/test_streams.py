@@ -13,6 +13,8 @@ import pytest
 
 from flyball import Governor, Limiter, Pool
 from flyball.core.signals import SignalKind
+from flyball.integrations.held_slot import Hold
+from flyball.integrations.response_stream import Relay, StreamHead, listener_for
 from tests.integrations.kit import Listener, Night, Pieces, pool_of
 from tests.integrations.transports import URL, async_client_of, client_of
 
@@ -115,3 +117,17 @@ def test_the_official_sdk_raises_as_before_and_the_pool_knows(gov: Governor, nig
         with pytest.raises(anthropic.APIStatusError):
             list(client.messages.create(**question, stream=True))
     assert (gate.kinds, pool_of(gov).in_use) == (FINE_THEN_NOT, 0)
+
+
+@pytest.mark.parametrize(
+    "last", [b"data: [DONE]\n\n", b'event: message_stop\ndata: {"type": "message_stop"}\n\n']
+)
+def test_the_last_event_gives_the_slot_back_of_a_client_that_stops_there(last: bytes) -> None:
+    gate = Listener()
+    hold, listener = Hold.of(gate, {}), listener_for({"content-type": "text/event-stream"})
+    opening = StreamHead((), iter([b'data: {"text": "data: [DONE]"}\n\n', last, b"\n"]))
+    read = iter(Relay(opening, None, hold, OSError, listener, stops_at_last_event=True))
+    next(read)
+    assert gate.in_use == 1
+    next(read)
+    assert gate.in_use == 0

@@ -74,7 +74,11 @@ class AiohttpWire:
         response.close()
 
     def hand_over(
-        self, response: ClientResponse, body: bytes | None, hold: AsyncHold
+        self,
+        response: ClientResponse,
+        body: bytes | None,
+        hold: AsyncHold,
+        rules: Rules,  # noqa: ARG002 - the port
     ) -> Generator[Any, Any, ClientResponse]:
         dropped = response.connection is None and not response.content.is_eof()
         if body is not None or dropped:

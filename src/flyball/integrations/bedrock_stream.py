@@ -38,6 +38,8 @@ def listener_for_answer(headers: Mapping[str, str]) -> ResponseListener:
 
 
 class _EventFrames:
+    finished = False
+
     def __init__(self) -> None:
         self._buffer: Any = EventStreamBuffer()  # type: ignore[no-untyped-call, unused-ignore]
         self._meter = TokenCounter()

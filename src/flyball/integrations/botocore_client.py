@@ -64,7 +64,13 @@ class BotocoreWire:
     def close(self, response: Any) -> None:
         response[0].raw.close()
 
-    def hand_over(self, response: Any, body: bytes | None, hold: Any) -> Generator[Any, Any, Any]:
+    def hand_over(
+        self,
+        response: Any,
+        body: bytes | None,
+        hold: Any,
+        rules: Rules,  # noqa: ARG002 - the port
+    ) -> Generator[Any, Any, Any]:
         http = response[0]
         if body is None:
             listener = listener_for_answer(http.headers)

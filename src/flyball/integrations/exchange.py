@@ -100,6 +100,8 @@ class Rules:
     account: str | None = None
     estimate: Callable[[Any], Mapping[str, float]] | None = None
     environment: RetryEnvironment = REAL
+    stops_at_last_event: bool = False
+    """The client reads a stream up to its last event, and leaves the rest to the collector."""
 
     def __post_init__(self) -> None:
         if isinstance(self.only, str):
@@ -151,7 +153,7 @@ class Wire(Protocol):
     def close(self, response: Any) -> Any:
         """Effect: close an answer that is not handed over."""
 
-    def hand_over(self, response: Any, body: Any, hold: Any) -> Generator[Any, Any, Any]:
+    def hand_over(self, response: Any, body: Any, hold: Any, rules: Rules) -> Generator[Any, Any, Any]:
         """Flow: the answer for the caller, with its slot, which ends when its body does."""
 
 
@@ -236,7 +238,7 @@ class Exchange:
         if answer.error is not None:
             yield hold.free(answer.error)
         got: Got = answer.unwrap()
-        return (yield from wire.hand_over(got.response, got.body, hold))
+        return (yield from wire.hand_over(got.response, got.body, hold, rules))
 
     def _attempt(self, call: Call, request: Any, send: Callable[[Any], Any]) -> Flow[AttemptResult[Got]]:
         wire, final = self.wire, not call.resendable

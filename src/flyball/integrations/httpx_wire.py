@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from flyball.integrations.exchange import Call, is_repeat
+from flyball.integrations.exchange import Call, Rules, is_repeat
 from flyball.integrations.outcome import JudgedResponse, broken_signal, judge_http, no_answer_signal
 from flyball.integrations.response_stream import (
     DEAF,
@@ -86,7 +86,9 @@ class HttpxWire:
     def close(self, response: Any) -> Any:
         return response.stream.aclose() if self.is_async else response.stream.close()
 
-    def hand_over(self, response: Any, body: StreamHead[Any] | None, hold: Any) -> Generator[Any, Any, Any]:
+    def hand_over(
+        self, response: Any, body: StreamHead[Any] | None, hold: Any, rules: Rules
+    ) -> Generator[Any, Any, Any]:
         good = response.status_code < 400
         listener = listener_for(response.headers) if good else DEAF
         if response.is_closed and good:
@@ -97,7 +99,14 @@ class HttpxWire:
         if response.is_closed or opening.rest is None:
             yield hold.free()
         if not response.is_closed:
-            response.stream = self._relay(opening, response.stream, hold, self._late, listener)
+            response.stream = self._relay(
+                opening,
+                response.stream,
+                hold,
+                self._late,
+                listener,
+                stops_at_last_event=rules.stops_at_last_event,
+            )
         return response
 
 

@@ -2,10 +2,12 @@
 
 Its callbacks see calls, but can neither hold one back nor tell where a stream ends; its HTTP clients do both.
 The openai routes take one client for the module, the others make clients and keep them: all are governed.
+It reads a stream up to its last event and drops it, so that is where a stream's slot ends.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from flyball.errors import UsageError
@@ -22,6 +24,7 @@ def change(litellm: Any, rules: Rules) -> None:
     handlers: Any = import_module("litellm.llms.custom_httpx.http_handler")
     if hasattr(litellm, _MARK):
         raise UsageError("litellm is governed already; a call would take two slots")
+    rules = replace(rules, stops_at_last_event=True)
     setattr(litellm, _MARK, rules)
     if litellm.client_session is None:
         litellm.client_session = _own(handlers.httpx.Client, handlers)

@@ -59,7 +59,11 @@ class RequestsWire:
         response.close()
 
     def hand_over(
-        self, response: requests.Response, body: bytes | None, hold: Any
+        self,
+        response: requests.Response,
+        body: bytes | None,
+        hold: Any,
+        rules: Rules,  # noqa: ARG002 - the port
     ) -> Generator[Any, Any, requests.Response]:
         if body is not None:
             yield hold.free()

@@ -14,6 +14,7 @@ come. A listener reads along; what it makes out is told before the caller, who g
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ _PLAIN = ("", "identity")
 _ZIPPED = ("gzip", "x-gzip", "deflate")
 _EITHER_HEADER = 32 + zlib.MAX_WBITS
 _PIECE_BYTES = 64 * 1024
+_LAST_EVENT = re.compile(rb'^data: ?(?:\[DONE\]|\{"type": ?"message_stop")', re.MULTILINE)
+"""Of OpenAI's chats, and of Anthropic's messages. A text with these words has no line of its own."""
+_LAST_BYTES = 128
 _BODY_BYTES = 4 * 1024 * 1024
 """A longer JSON body is not read: it is a file, and not an answer of a model."""
 
@@ -40,12 +44,17 @@ class ResponseListener(Protocol):
         """An error that the end of the body makes known."""
 
     @property
+    def finished(self) -> bool:
+        """The answer said that it is over."""
+
+    @property
     def used(self) -> Mapping[str, float]:
         """What the answer says that it used of the windows, once it is over; empty: nothing was said."""
 
 
 class _NullListener:
     used: Mapping[str, float] = {}
+    finished = False
 
     def hear(self, part: bytes) -> Signal | None:  # noqa: ARG002
         return None
@@ -75,7 +84,7 @@ class _Events:
 
     def __init__(self, *, zipped: bool) -> None:
         self._plain, self._spotter = _Plain(zipped=zipped), SseErrorScanner()
-        self._over = False
+        self._over = self.finished = False
 
     def hear(self, part: bytes) -> Signal | None:
         if self._over:
@@ -83,6 +92,7 @@ class _Events:
         try:
             for plain in self._plain.pieces(part):
                 said = self._spotter.feed(plain)
+                self.finished = self.finished or _LAST_EVENT.search(plain[-_LAST_BYTES:]) is not None
                 if said is not None:
                     self._over = True
                     return said
@@ -100,6 +110,8 @@ class _Events:
 
 class _BufferedListener:
     """A body that is understood once it is all there."""
+
+    finished = False
 
     def __init__(self, *, zipped: bool) -> None:
         self._plain, self._meter = _Plain(zipped=zipped), TokenCounter()
@@ -200,24 +212,33 @@ class Relay:
         hold: Hold,
         late: type[Exception],
         listener: ResponseListener,
+        *,
+        stops_at_last_event: bool = False,
     ) -> None:
+        """``stops_at_last_event``: its reader does, and neither reads on nor closes it."""
         self._opening, self._source, self._hold, self._late = opening, source, hold, late
-        self._listener = listener
+        self._listener, self._stops = listener, stops_at_last_event
 
     def __iter__(self) -> Iterator[bytes]:
         yield from self._opening.head
         try:
             for part in self._opening.rest or ():
                 _tell(self._hold, self._listener.hear(part))
+                if self._stops and self._listener.finished:
+                    self._finish()
                 yield part
         except Exception as error:
             if isinstance(error, self._late):
                 self._hold.tell(no_answer_signal(error), news=True)
             self._hold.free(error)
             raise
-        _tell(self._hold, self._listener.end())
-        self._hold.settle(self._listener.used)
-        self._hold.free()
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._hold.held:
+            _tell(self._hold, self._listener.end())
+            self._hold.settle(self._listener.used)
+            self._hold.free()
 
     def close(self) -> None:
         try:
@@ -239,9 +260,12 @@ class AsyncRelay:
         hold: AsyncHold,
         late: type[Exception],
         listener: ResponseListener,
+        *,
+        stops_at_last_event: bool = False,
     ) -> None:
+        """``stops_at_last_event``: its reader does, and neither reads on nor closes it."""
         self._opening, self._source, self._hold, self._late = opening, source, hold, late
-        self._listener = listener
+        self._listener, self._stops = listener, stops_at_last_event
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for part in self._opening.head:
@@ -250,15 +274,21 @@ class AsyncRelay:
             if self._opening.rest is not None:
                 async for part in self._opening.rest:
                     await _tell_async(self._hold, self._listener.hear(part))
+                    if self._stops and self._listener.finished:
+                        await self._finish()
                     yield part
         except Exception as error:
             if isinstance(error, self._late):
                 await self._hold.tell(no_answer_signal(error), news=True)
             await self._hold.free(error)
             raise
-        await _tell_async(self._hold, self._listener.end())
-        self._hold.settle(self._listener.used)
-        await self._hold.free()
+        await self._finish()
+
+    async def _finish(self) -> None:
+        if self._hold.held:
+            await _tell_async(self._hold, self._listener.end())
+            self._hold.settle(self._listener.used)
+            await self._hold.free()
 
     async def aclose(self) -> None:
         try:
