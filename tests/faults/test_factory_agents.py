@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flyball import Governor
 from tests.factory.kit import FLYBALL, SOAK, Project, until
 
 pytestmark = pytest.mark.faults
@@ -41,13 +42,17 @@ def test_a_limited_agent_with_commits_is_not_landed_but_goes_on(project: Project
 
 def test_a_limit_closes_the_pool_for_whoever_comes_next(project: Project) -> None:
     """Every launch goes through admission, the next try of the same task too."""
+    governor = Governor(f"sqlite://{project.home}/governor.db")
+    # One limit opens the breaker, for minutes: however slow the machine is, the next try meets it.
+    governor.set_pool("anthropic", controller="koryph", trip_cuts=1, break_s=300.0)
+    governor.close()
     project.task("t-1")
     project.act("t-1", "sys.exit(75)", launch=1)
     process = project.start("run")
-    project.read_until(process, "the provider refuses for now")
+    project.read_until(process, "breaker open after repeated throttles")
     assert len(project.began("t-1")) == 1
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
+    assert process.wait(60) == 143
 
 
 def test_limits_in_a_row_beyond_the_budget_block_the_task(project: Project) -> None:
