@@ -80,7 +80,8 @@ peers: ## install what the bench of the gateway is measured beside: nginx as roo
 
 soak: $(READY) ## run the fault tests and the made-up traces for much longer, and explore all states of small fleets
 	@FLYBALL_SOAK=1 $(RUN) pytest -n $(JOBS) --dist worksteal --timeout=3600 tests/faults tests/*/test_fuzz.py \
-		tests/stores/test_any_trace.py tests/stores/test_same_trace_*.py
+		tests/stores/test_any_trace.py tests/stores/test_same_trace_*.py tests/stores/test_at_once.py
+	@FLYBALL_SOAK=1 $(RUN) pytest -n $(JOBS) --dist worksteal --timeout=3600 -m hypothesis tests/core
 	@$(RUN) tests.explore
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check atheris || echo "atheris cannot be installed here"
 	@$(RUN) tests.soak.fuzz_readers 300

@@ -25,8 +25,8 @@ _COMMON = {
     "phases": [phase for phase in Phase if phase is not Phase.explain],
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
-# The same examples every time: what is new is looked for by `make soak`, not in the middle of a change.
-settings.register_profile("quick", max_examples=100, derandomize=True, **_COMMON)  # type: ignore[arg-type]
+# The same examples every time, and few: `make soak` looks for new ones, not the middle of a change.
+settings.register_profile("quick", max_examples=50, derandomize=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("soak", max_examples=3000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile("soak" if os.environ.get("FLYBALL_SOAK") else "quick")
 # A shell starts what it puts into the background with Ctrl-C ignored, nohup ignores the end of its terminal,

@@ -77,6 +77,8 @@ class Project:
             "[user]\nname = Someone\nemail = someone@example.org\n[init]\ndefaultBranch = main\n"
             # Each commit would start a process to see if there is something to tidy up.
             "[maintenance]\nauto = false\n"
+            # Processes are killed here, never the machine: what git wrote need not be on the disk.
+            "[core]\nfsync = none\n"
         )
         self.sections: dict[str, dict[str, Any]] = {
             "project": {"id": name},

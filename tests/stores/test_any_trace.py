@@ -16,7 +16,7 @@ from flyball.testing.store_checks.snapshots import expect_balanced
 from tests.stores.traces import Told, Trace
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))
-EXAMPLES = settings(max_examples=1000 if SOAK else 60, stateful_step_count=100 if SOAK else 40)
+EXAMPLES = settings(max_examples=1000 if SOAK else 30, stateful_step_count=100 if SOAK else 40)
 
 
 class OneStore(Trace):

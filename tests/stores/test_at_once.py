@@ -178,7 +178,7 @@ class WithRoom(MemoryAndSqlite):
 
 
 class TestWithRoom(WithRoom.TestCase):  # type: ignore[valid-type,misc]
-    settings = settings(max_examples=1000 if SOAK else 75, stateful_step_count=80 if SOAK else 30)
+    settings = settings(max_examples=1000 if SOAK else 40, stateful_step_count=80 if SOAK else 30)
 
     def runTest(self) -> None:  # noqa: N802 - unittest names it so
         """Whatever is made up, some of it must have gone the short way."""

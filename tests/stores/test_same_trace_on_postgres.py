@@ -95,7 +95,7 @@ def live_through(machine: type[RuleBasedStateMachine], examples: int, **places: 
 
 
 def test_memory_and_postgres_say_the_same(postgres_server: PostgresServer) -> None:
-    live_through(MemoryAndPostgres, 300 if SOAK else 25, server=postgres_server)
+    live_through(MemoryAndPostgres, 300 if SOAK else 15, server=postgres_server)
 
 
 def test_all_four_say_the_same(postgres_server: PostgresServer, redis_server: RedisServer) -> None:

@@ -19,7 +19,7 @@ from tests.stores.trace_words import POOLS
 from tests.stores.traces import Told, Trace
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))
-EXAMPLES = settings(max_examples=500 if SOAK else 40, stateful_step_count=80 if SOAK else 40)
+EXAMPLES = settings(max_examples=500 if SOAK else 20, stateful_step_count=80 if SOAK else 40)
 
 
 class SteadyWorld(FakeWorld):

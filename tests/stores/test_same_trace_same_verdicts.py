@@ -43,5 +43,5 @@ class MemoryAndSqlite(Trace):
 
 TestMemoryAndSqlite = MemoryAndSqlite.TestCase
 TestMemoryAndSqlite.settings = settings(
-    max_examples=1000 if SOAK else 75, stateful_step_count=80 if SOAK else 40
+    max_examples=1000 if SOAK else 40, stateful_step_count=80 if SOAK else 40
 )
