@@ -121,7 +121,7 @@ class Survey:
         self._older_than_s, self._now = older_than_s, now
         self._repository = Repository(project.root, default_branch=project.config.project.default_branch)
         self._folder = worktrees_folder(project.root, project.config)
-        self._trips = load_task_states(project)
+        self._task_states = load_task_states(project)
 
     def leftovers(self) -> list[Leftover]:
         checkouts = self._repository.checkouts()
@@ -164,18 +164,18 @@ class Survey:
             return "the next landing makes it again"
         if checkout.path.name.startswith(REVIEW_PREFIX):
             return "its review is over"
-        return self._trips.over_words(checkout.path.name)
+        return self._task_states.over_words(checkout.path.name)
 
     def _keeps_worktree(self, checkout: Checkout) -> str:
         """Why it has to stay; empty if it can go."""
         name = checkout.path.name
         if name == LANDING_WORKTREE:
-            landing = any(record.state is State.LANDING for record in self._trips.live.values())
+            landing = any(record.state is State.LANDING for record in self._task_states.live.values())
             needed = "a run is going on" if self._going_on else "a landing is not over" if landing else ""
         elif name.startswith(REVIEW_PREFIX):
             needed = "a run is going on" if self._going_on else ""
         else:
-            needed = self._trips.needed_by(name)
+            needed = self._task_states.needed_by(name)
         return needed or unsaved_work(self._repository, checkout, copied=self._project.config.worktree.copy)
 
     # -- branches ---------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Survey:
             )
 
     def _keeps_branch(self, branch: str, tip: str, held: Mapping[str | None, Path]) -> str:
-        needed = self._trips.needed_by(branch.removeprefix(BRANCHES))
+        needed = self._task_states.needed_by(branch.removeprefix(BRANCHES))
         if needed:
             return needed
         if branch in held:
@@ -209,14 +209,14 @@ class Survey:
         runs = self._project.state / "runs"
         for task_id in sorted(_names_in(runs)):
             numbers = sorted(int(name) for name in _names_in(runs / task_id) if name.isdigit())
-            needed = self._trips.needed_by(task_id)
+            needed = self._task_states.needed_by(task_id)
             for number in numbers:
                 last = number == numbers[-1]
                 yield self._run(runs / task_id / str(number), task_id, needed=needed, last=last)
 
     def _run(self, folder: Path, task_id: str, *, needed: str, last: bool) -> Leftover:
         age_s = self._now - _written_at(folder)
-        live, young = task_id in self._trips.live, age_s < self._older_than_s
+        live, young = task_id in self._task_states.live, age_s < self._older_than_s
         why = needed if live or last else ""
         if young:
             why = f"it is younger than {span_words(self._older_than_s)}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.tasks.statistics import SpendTotals, build_trips, measure
+from flyball.core.tasks.statistics import SpendTotals, build_run_totals, measure
 from flyball.core.tasks.task_run import LedgerEntry, RunPhase, Step
 
 
@@ -53,17 +53,17 @@ def a_merged_and_a_blocked_task() -> Book:
 
 
 def test_a_trip_carries_what_all_its_agents_spent_to_the_side_it_ended_on() -> None:
-    found = measure(build_trips(a_merged_and_a_blocked_task().entries), now=3600.0)
+    found = measure(build_run_totals(a_merged_and_a_blocked_task().entries), now=3600.0)
     assert (found.merged, found.blocked, found.parked, found.under_way) == (1, 1, 0, 0)
     assert found.merged_per_hour == pytest.approx(1.0)
-    assert found.median_trip_s == 300
+    assert found.median_to_merge_s == 300
     assert found.spend_per_merged == SpendTotals(tokens=1510, usd=1.75)
     assert found.wasted == SpendTotals(tokens=100, usd=0.1)
     assert found.spend.tokens == 1610
 
 
 def test_models_are_told_apart_by_what_they_spent() -> None:
-    models = measure(build_trips(a_merged_and_a_blocked_task().entries), now=3600.0).models
+    models = measure(build_run_totals(a_merged_and_a_blocked_task().entries), now=3600.0).models
     assert list(models) == ["sonnet", "opus", "haiku"]
     assert (models["sonnet"].launches, models["sonnet"].merged) == (2, 1)
     assert (models["opus"].launches, models["opus"].merged, models["opus"].spend.usd) == (0, 0, 0.25)
@@ -71,7 +71,7 @@ def test_models_are_told_apart_by_what_they_spent() -> None:
 
 
 def test_time_goes_to_what_was_waited_for() -> None:
-    first = build_trips(a_merged_and_a_blocked_task().entries)[0]
+    first = build_run_totals(a_merged_and_a_blocked_task().entries)[0]
     assert first.waits["a place in the run's width"] == 10
     assert first.waits["a slot of the pool"] == 2
     assert first.waits["its agent"] == 150
@@ -84,7 +84,7 @@ def test_time_goes_to_what_was_waited_for() -> None:
 
 def test_a_task_that_is_claimed_again_is_a_new_trip_and_the_old_one_stays_counted() -> None:
     book = a_merged_and_a_blocked_task()(1000, "t-2", Step.CLAIM)
-    found = measure(build_trips(book.entries), now=2000.0)
+    found = measure(build_run_totals(book.entries), now=2000.0)
     assert (found.merged, found.blocked, found.under_way) == (1, 1, 1)
     assert found.wasted.tokens == 100
 
@@ -92,16 +92,16 @@ def test_a_task_that_is_claimed_again_is_a_new_trip_and_the_old_one_stays_counte
 def test_work_that_waits_for_a_person_counts_their_time_as_nobodys() -> None:
     book = Book()(0, "t", Step.CLAIM).launch(0, "t", model="m", took_s=1, usd=1, tokens=1)
     book(5, "t", Step.PARK)
-    assert measure(build_trips(book.entries), now=10).parked == 1
+    assert measure(build_run_totals(book.entries), now=10).parked == 1
     book(9000, "t", Step.LAND, RunPhase.BEGUN)(9001, "t", Step.REBASE, RunPhase.BEGUN)(9002, "t", Step.MERGED)
-    (trip,) = build_trips(book.entries)
-    assert (trip.end, sum(trip.waits.values())) == ("merged", 7)
+    (run,) = build_run_totals(book.entries)
+    assert (run.end, sum(run.waits.values())) == ("merged", 7)
 
 
 def test_a_source_told_later_does_not_open_a_trip_again() -> None:
     book = a_merged_and_a_blocked_task()(5000, "t-1", Step.TELL, RunPhase.BEGUN)(5001, "t-1", Step.TELL)
-    assert measure(build_trips(book.entries), now=6000, since=4000).merged == 0
-    assert measure(build_trips(book.entries), now=6000).merged == 1
+    assert measure(build_run_totals(book.entries), now=6000, since=4000).merged == 0
+    assert measure(build_run_totals(book.entries), now=6000).merged == 1
 
 
 def test_nothing_yet_is_all_zeros() -> None:
@@ -132,7 +132,7 @@ def test_whatever_the_ledger_says_no_token_is_lost_or_counted_twice(rows: list[A
         and (entry.mark is RunPhase.DONE or entry.step is not Step.END)
         and any(before.task == entry.task for before in book.entries[:index])
     ]
-    trips = build_trips(book.entries)
-    found = measure(trips, now=2e6)
+    runs = build_run_totals(book.entries)
+    found = measure(runs, now=2e6)
     assert found.spend.tokens == sum(spends) == sum(each.spend.tokens for each in found.models.values())
-    assert all(seconds >= 0 for trip in trips for seconds in trip.waits.values())
+    assert all(seconds >= 0 for run in runs for seconds in run.waits.values())

@@ -161,6 +161,12 @@ def test_a_trip_knows_its_agent_until_it_is_sent_back() -> None:
     assert told(*ENDED, entry(Step.BACK)).agent.process.holder is None
 
 
+def test_the_model_is_the_one_that_was_asked_for_until_the_agent_says_which_it_was() -> None:
+    launched = (*READY, entry(Step.LAUNCH, RunPhase.BEGUN), entry(Step.LAUNCH, model="sonnet"))
+    assert told(*launched, entry(Step.END)).agent.model == "sonnet"
+    assert told(*launched, entry(Step.END, model="sonnet-5"), entry(Step.BACK)).agent.model == "sonnet-5"
+
+
 def test_what_agents_spent_adds_up_over_launches() -> None:
     again = (entry(Step.BACK), *RUNNING[len(READY) :], entry(Step.END, tokens=5, cost_usd=0.25))
     record = told(*ENDED, *again)

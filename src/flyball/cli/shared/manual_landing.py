@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
-from flyball.cli.ui.progress import StreamCopy, shown
+from flyball.cli.ui.progress import StreamCopy, safe_text
 from flyball.cli.ui.render import allow_any_name, safe
 from flyball.core.tasks.task_run import LedgerEntry, RunPhase, Step
 from flyball.errors import UsageError
@@ -82,7 +82,7 @@ class LandingLines:
         if self._gate is None or self._out is None:
             return
         for text in self._gate.new():
-            self._out.write(shown(text))
+            self._out.write(safe_text(text))
         self._out.flush()
 
     def _say(self, words: str) -> None:

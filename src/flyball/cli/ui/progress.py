@@ -72,10 +72,10 @@ class StreamCopy:
         self._file.close()
 
 
-def shown(text: str) -> str:
+def safe_text(text: str) -> str:
     """Safe for a terminal, with its lines and tabs.
 
-    >>> shown("one\\ttwo\\x1b[2J\\n")
+    >>> safe_text("one\\ttwo\\x1b[2J\\n")
     'one\\ttwo\\\\x1b[2J\\n'
     """
     return "\n".join("\t".join(map(safe, line.split("\t"))) for line in text.split("\n"))

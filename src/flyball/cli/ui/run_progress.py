@@ -179,15 +179,15 @@ def report_screen(report: RunReport) -> Iterator[Block]:
     merged = len(report.merged)
     yield Line(f"{merged} merged" + (f": {', '.join(sorted(report.merged)[:20])}" if merged else ""))
     for task, why in report.parked.items():
-        yield _left(task, why, "needs you", Style.WARN)
+        yield _task_line(task, why, "needs you", Style.WARN)
     for task, why in report.blocked.items():
-        yield _left(task, why, "blocked", Style.BAD)
+        yield _task_line(task, why, "blocked", Style.BAD)
     for each in report.waiting:
-        yield _left(each.task_id, each.words, "waits", Style.WARN)
+        yield _task_line(each.task_id, each.words, "waits", Style.WARN)
     for problem in report.problems:
-        yield _left(problem.where, problem.words, "problem", Style.BAD)
+        yield _task_line(problem.where, problem.words, "problem", Style.BAD)
     for task, why in report.left.items():
-        yield _left(task, why, "left", Style.WARN)
+        yield _task_line(task, why, "left", Style.WARN)
     if report.unstarted:
         named = ", ".join(report.unstarted[:20]) + (" ..." if len(report.unstarted) > 20 else "")
         yield Line(f"{len(report.unstarted)} not started: {named}", label="left", indent=2)
@@ -216,6 +216,6 @@ def cost_words(spend: SpendTotals) -> str:
     return f"at least {usd}; {silent}" if spend.unpriced else f"{usd} (reported by the agents)"
 
 
-def _left(name: str, why: str, label: str, style: Style) -> Line:
+def _task_line(name: str, why: str, label: str, style: Style) -> Line:
     words: list[Any] = [Piece(name, Style.STRONG), f"  {why}"]
     return Line(words, label=Piece(label, style), indent=2)

@@ -1,4 +1,4 @@
-"""What happens next to a trip: after its agent ended, after a stage or a review of its work, after its
+"""What happens next to a task's run: after its agent ended, after a stage or a review of its work, after its
 landing, after the engine itself was gone.
 
 Each question is a pure function; all give a ``Decision``. It carries its sentence, because that goes into the
@@ -17,7 +17,7 @@ After a stage or a review of finished work:
 
     passed, or not required   on to the next check, or to the landing
     failed, blocking          back to the agent's own session while the budget of reviews lasts; then a stage
-                              blocks the trip, and findings park it for a person
+                              blocks the run, and findings park it for a person
     could not be had          unreviewed: parked for a person, never landed by itself
 
 After a landing:
@@ -86,7 +86,7 @@ class Decision:
     """Start a new session instead of going on with the old one."""
     wait_s: float = 0.0
     pause: str = ""
-    """Not only this trip: the run cannot go on before a person or a reset changes something."""
+    """Not only this run: the run cannot go on before a person or a reset changes something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,8 +275,8 @@ def lands_again(record: TaskRecord) -> bool:
 
 
 def may_let_go(record: TaskRecord) -> bool:
-    """Whether a trip may be let go because its task is closed. A landing that has begun may be what closed
-    it, and a pull request that is open is for people to decide."""
+    """Whether it may be let go because its task is closed. A landing that has begun may be what closed it,
+    and a pull request that is open is for people to decide."""
     reviewed = record.state is State.CHECKING and record.pull.number
     return not (record.final or record.state is State.LANDING or reviewed)
 
@@ -289,7 +289,7 @@ def may_send_back(record: TaskRecord) -> bool:
 def on_resume(
     record: TaskRecord, budgets: Budgets, *, alive: bool, ended_on_file: bool, commits: bool
 ) -> Decision:
-    """What to do with a trip that another engine left behind."""
+    """What to do with a task's run that another engine left behind."""
     if record.final:
         return Decision(move=Action.LEAVE)
     if record.state is State.LANDING:

@@ -98,12 +98,12 @@ class ResourcePool:
         self._kinds = {kind: _Kind(limit) for kind, limit in capacity.items()}
 
     def take(self, resources: Mapping[str, int], *, owner: str) -> None:
-        for kind, units in self._limited(resources):
+        for kind, units in self._limits(resources):
             kind.held[owner] = units
             kind.used += units
 
     def promise(self, resources: Mapping[str, int], *, owner: str) -> None:
-        for kind, units in self._limited(resources):
+        for kind, units in self._limits(resources):
             kind.promised[owner] = units
             kind.wanted += units
 
@@ -135,7 +135,7 @@ class ResourcePool:
                 return Shortage(first, f"needs {units} {name}: the next free is kept for {first}")
         return None
 
-    def _limited(self, resources: Mapping[str, int]) -> list[tuple[_Kind, int]]:
+    def _limits(self, resources: Mapping[str, int]) -> list[tuple[_Kind, int]]:
         return [(self._kinds[name], units) for name, units in resources.items() if name in self._kinds]
 
 

@@ -143,7 +143,7 @@ def parse_review(text: str, criteria: Sequence[str]) -> ParsedReview:
     wrong += more
     verdict = found.get("verdict")
     if verdict not in (PASS, BLOCK):
-        wrong.append(f'"verdict" is {_shown(verdict)}; it is "{PASS}" or "{BLOCK}"')
+        wrong.append(f'"verdict" is {_quote(verdict)}; it is "{PASS}" or "{BLOCK}"')
     if wrong:
         return ParsedReview(None, tuple(wrong))
     review = Review(passed=verdict == PASS, criteria=tuple(answered), findings=tuple(findings))
@@ -198,11 +198,11 @@ def _parse_answer(
     index = _which(each.get("criterion"), criteria)
     met, evidence = each.get("met"), each.get("evidence")
     if index is None:
-        return -1, f"{_shown(each.get('criterion'))} is not a criterion of the task; give its number"
+        return -1, f"{_quote(each.get('criterion'))} is not a criterion of the task; give its number"
     if index in before:
         return -1, f"criterion {index + 1} is answered twice"
     if not isinstance(met, bool):
-        return -1, f'"met" is {_shown(met)}; it is true or false'
+        return -1, f'"met" is {_quote(met)}; it is true or false'
     if not _is_text(evidence):
         return -1, '"evidence" is missing; say what shows it'
     return index, CriterionAnswer(criterion=criteria[index], met=met, evidence=evidence.strip())
@@ -242,9 +242,9 @@ def _parse_finding(each: Any) -> ReviewFinding | str:
         return "it is not an object"
     severity, where, what = each.get("severity"), each.get("where", ""), each.get("what")
     if severity not in (BLOCKING, NOTE):
-        return f'"severity" is {_shown(severity)}; it is "{BLOCKING}" or "{NOTE}"'
+        return f'"severity" is {_quote(severity)}; it is "{BLOCKING}" or "{NOTE}"'
     if not isinstance(where, str):
-        return f'"where" is {_shown(where)}; it is text: a path, with a line if there is one'
+        return f'"where" is {_quote(where)}; it is text: a path, with a line if there is one'
     if not _is_text(what):
         return '"what" is missing; say what is wrong'
     return ReviewFinding(severity=severity, where=where.strip(), what=what.strip())
@@ -258,6 +258,6 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .;,'\"`")
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = "missing" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}..."

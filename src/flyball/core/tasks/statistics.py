@@ -1,10 +1,10 @@
 """What a factory's work came to, as a fold over its ledger: pace, cost, waste, and where time went.
 
-Every figure is about *trips*: from one claim of a task to its end. What an agent spent counts for the trip it
-was launched in, stages and reviews included; a trip that ended merged carries its spend to the merged side,
-every other to the side of work that never merged. A trip that is still under way is on neither side.
+Every figure is about *task runs*: from one claim of a task to its end. What an agent spent counts for the run
+it was launched in, stages and reviews included; a run that ended merged carries its spend to the merged side,
+every other to the side of work that never merged. A run that is still under way is on neither side.
 
-The time of a trip is divided among what it stood for: between two entries it waited for what the second
+The time of a run is divided among what it stood for: between two entries it waited for what the second
 one needed, or worked. ``_STRETCHES`` says which stretch is which; what is not in it is flyball's own time.
 """
 
@@ -62,8 +62,8 @@ class SpendTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trip:
-    """One trip as the ledger tells it."""
+class TaskRunTotals:
+    """One run as the ledger tells it."""
 
     task: str
     began: float
@@ -80,7 +80,7 @@ class Trip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByModel:
-    """A trip's launches and its merge count for the model that it ended with."""
+    """A run's launches and its merge count for the model that it ended with."""
 
     merged: int = 0
     launches: int = 0
@@ -99,13 +99,13 @@ class Measures:
     over_s: float
     """How long these figures go back."""
     merged_per_hour: float
-    median_trip_s: float | None
+    median_to_merge_s: float | None
     spend: SpendTotals
     spend_per_merged: SpendTotals | None
     wasted: SpendTotals
-    """On trips that are over and did not end merged."""
+    """On runs that are over and did not end merged."""
     waits: Mapping[str, float]
-    """Seconds of all trips by what they went to, the longest first."""
+    """Seconds of all runs by what they went to, the longest first."""
     models: Mapping[str, ByModel]
 
 
@@ -121,8 +121,8 @@ def agent_spend(entry: LedgerEntry) -> SpendTotals | None:
     return SpendTotals(tokens=int(entry.fields.get("tokens") or 0), usd=usd, unpriced=int(usd is None))
 
 
-def build_trips(entries: Iterable[LedgerEntry]) -> list[Trip]:
-    """Every trip, in the order of its beginning. Entries come in the order of the ledger."""
+def build_run_totals(entries: Iterable[LedgerEntry]) -> list[TaskRunTotals]:
+    """Every run, in the order of its beginning. Entries come in the order of the ledger."""
     books: dict[str, _TripBuilder] = {}
     found: list[_TripBuilder] = []
     for entry in entries:
@@ -134,58 +134,58 @@ def build_trips(entries: Iterable[LedgerEntry]) -> list[Trip]:
     return [book.build() for book in found]
 
 
-def measure(trips: Iterable[Trip], *, now: float, since: float | None = None) -> Measures:
-    """The figures of all trips that ended since then, and of those that have not."""
-    inside = [trip for trip in trips if since is None or trip.ended is None or trip.ended >= since]
-    over = [trip for trip in inside if trip.ended is not None]
-    merged = [trip for trip in over if trip.end == "merged"]
-    first = since if since is not None else min((trip.began for trip in inside), default=now)
+def measure(runs: Iterable[TaskRunTotals], *, now: float, since: float | None = None) -> Measures:
+    """The figures of all runs that ended since then, and of those that have not."""
+    inside = [run for run in runs if since is None or run.ended is None or run.ended >= since]
+    over = [run for run in inside if run.ended is not None]
+    merged = [run for run in over if run.end == "merged"]
+    first = since if since is not None else min((run.began for run in inside), default=now)
     waits: dict[str, float] = defaultdict(float)
-    for trip in inside:
-        for what, seconds in trip.waits.items():
+    for run in inside:
+        for what, seconds in run.waits.items():
             waits[what] += seconds
-    lengths = [trip.ended - trip.began for trip in merged if trip.ended is not None]
+    lengths = [run.ended - run.began for run in merged if run.ended is not None]
     return Measures(
         since=since,
         until=now,
         merged=len(merged),
-        blocked=sum(trip.end == "blocked" for trip in over),
-        parked=sum(trip.end == "parked" for trip in over),
+        blocked=sum(run.end == "blocked" for run in over),
+        parked=sum(run.end == "parked" for run in over),
         under_way=len(inside) - len(over),
         over_s=now - first,
         merged_per_hour=len(merged) / max((now - first) / 3600.0, 1 / 3600.0) if merged else 0.0,
-        median_trip_s=median(lengths) if lengths else None,
+        median_to_merge_s=median(lengths) if lengths else None,
         spend=_total_spend(inside),
         spend_per_merged=_total_spend(merged).divided_by(len(merged)) if merged else None,
-        wasted=_total_spend(trip for trip in over if trip.end != "merged"),
+        wasted=_total_spend(run for run in over if run.end != "merged"),
         waits=dict(sorted(waits.items(), key=lambda item: -item[1])),
         models=_models(inside),
     )
 
 
-def _total_spend(trips: Iterable[Trip]) -> SpendTotals:
-    return sum((trip.spend for trip in trips), SpendTotals())
+def _total_spend(runs: Iterable[TaskRunTotals]) -> SpendTotals:
+    return sum((run.spend for run in runs), SpendTotals())
 
 
-def _models(trips: Iterable[Trip]) -> dict[str, ByModel]:
+def _models(runs: Iterable[TaskRunTotals]) -> dict[str, ByModel]:
     found: dict[str, ByModel] = defaultdict(ByModel)
-    for trip in trips:
-        wasted = trip.ended is not None and trip.end != "merged"
-        for model, spend in trip.by_model.items():
+    for run in runs:
+        wasted = run.ended is not None and run.end != "merged"
+        for model, spend in run.by_model.items():
             found[model] = replace(
                 found[model],
                 spend=found[model].spend + spend,
                 wasted=found[model].wasted + (spend if wasted else SpendTotals()),
             )
-        if trip.model:
-            last = found[trip.model]
-            merged = last.merged + (trip.end == "merged")
-            found[trip.model] = replace(last, merged=merged, launches=last.launches + trip.launches)
+        if run.model:
+            last = found[run.model]
+            merged = last.merged + (run.end == "merged")
+            found[run.model] = replace(last, merged=merged, launches=last.launches + run.launches)
     return dict(sorted(found.items(), key=lambda item: (-(item[1].spend.usd or 0.0), item[0])))
 
 
 class _TripBuilder:
-    """A trip while its entries are read."""
+    """A run while its entries are read."""
 
     def __init__(self, first: LedgerEntry) -> None:
         self.task, self.began, self.last = first.task, first.at, first.at
@@ -225,8 +225,8 @@ class _TripBuilder:
         if seconds:
             self.waits[what] += seconds
 
-    def build(self) -> Trip:
-        return Trip(
+    def build(self) -> TaskRunTotals:
+        return TaskRunTotals(
             task=self.task,
             began=self.began,
             ended=self.ended,

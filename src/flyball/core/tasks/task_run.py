@@ -422,8 +422,9 @@ def _on_session(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
 
 
 def _on_end(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:
-    end = _ENDS.get(entry.fields.get("end", ""))
-    return _spend(replace(record, agent=replace(record.agent, end=end)), entry)
+    """Its agent may have said which model it really was."""
+    end, model = _ENDS.get(entry.fields.get("end", "")), entry.fields.get("model", record.agent.model)
+    return _spend(replace(record, agent=replace(record.agent, end=end, model=model)), entry)
 
 
 def _spend(record: TaskRecord, entry: LedgerEntry) -> TaskRecord:

@@ -250,9 +250,9 @@ class Worktrees:
 
     def is_dirty(self, tree: Worktree) -> bool:
         """Is there uncommitted work?"""
-        return bool(self._uncommitted(tree))
+        return bool(self._uncommitted_changes(tree))
 
-    def _uncommitted(self, tree: Worktree) -> set[str]:
+    def _uncommitted_changes(self, tree: Worktree) -> set[str]:
         """Paths with work that is not committed, without what we copied in."""
         return set(uncommitted_paths(self.repository.git_in(tree.path), copied=self.copy))
 
@@ -264,7 +264,7 @@ class Worktrees:
         if self.repository.contains(git("rev-parse", "HEAD"), base):
             return tree
         moved = git.lines("diff", "-z", "--name-only", "--no-renames", tree.base, base, "--")
-        if not self._uncommitted(tree).isdisjoint(moved):
+        if not self._uncommitted_changes(tree).isdisjoint(moved):
             return tree
         if git.run("rebase", "--quiet", "--autostash", "--onto", base, tree.base).ok:
             self.fill(tree.path, base, again=not self.sandboxed)

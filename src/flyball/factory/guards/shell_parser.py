@@ -66,16 +66,16 @@ class _ShellReader:
                 self.at += 1
                 if char == "\n":
                     self._take_documents()
-                yield from self._finished(current)
+                yield from self._take_commands(current)
                 current = ShellCommand([], [], [])
             else:
                 word = self._word()
                 if not (word.text.isdigit() and self.text[self.at : self.at + 1] in ("<", ">")):
                     current.words.append(word)
         self._take_documents()
-        yield from self._finished(current)
+        yield from self._take_commands(current)
 
-    def _finished(self, command: ShellCommand) -> Iterator[ShellCommand]:
+    def _take_commands(self, command: ShellCommand) -> Iterator[ShellCommand]:
         nested, self._nested = self._nested, []
         yield from nested
         if command.words or command.writes:
@@ -196,10 +196,10 @@ class _ShellReader:
             return f"$({inside})", False
         if following == "{":
             self.at += 1
-            return "${" + self._braced() + "}", False
+            return "${" + self._read_braces() + "}", False
         return "$", not (following.isalnum() or following in "_@*#?!-$")
 
-    def _braced(self) -> str:
+    def _read_braces(self) -> str:
         start, depth = self.at, 1
         while depth and self.at < len(self.text):
             depth += {"{": 1, "}": -1}.get(self.text[self.at], 0)

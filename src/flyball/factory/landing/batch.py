@@ -92,7 +92,7 @@ class LandingBatch:
                 tasks = [each.task for each in stack]
                 red = await self.rebaser.worktree.run_gate(self.gate, tasks, stack[0].folder)
             if red is not None:
-                self._halved(stack, await gate_refusal(red, self.rebaser.worktree, base))
+                self._halve(stack, await gate_refusal(red, self.rebaser.worktree, base))
             elif await finish(self._advance(stack, old)):
                 moved = 0
             elif (moved := moved + 1) == TRIES:
@@ -132,7 +132,7 @@ class LandingBatch:
 
     # -- its end ----------------------------------------------------------------------------------------
 
-    def _halved(self, stack: Sequence[BatchMember], refused: Landed) -> None:
+    def _halve(self, stack: Sequence[BatchMember], refused: Landed) -> None:
         """Together they cannot land; one that is alone cannot at all."""
         self._suspects = len(stack) if len(stack) > 1 else 0
         if len(stack) == 1:
@@ -150,7 +150,7 @@ class LandingBatch:
                 return False
         except RuledOut as refused:
             self._one_by_one = True
-            self._halved(stack, refused.landed)
+            self._halve(stack, refused.landed)
             return True
         for member in stack:
             self.ledger.note(member.task.id, Step.ADVANCE)
@@ -235,17 +235,17 @@ class LandingQueue:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                async with self.lock(self._waiting[0].task.id, self._told):
+                async with self.lock(self._waiting[0].task.id, self._tell_waiting):
                     await self._next()
         except Exception as error:
             self._landing, self._waiting = [*self._landing, *self._waiting], []
             self._fail_all(error)
         finally:
-            self._waiting = [*self._left(), *self._waiting]
+            self._waiting = [*self._unfinished(), *self._waiting]
             self._landing, self._runner = [], None
             self._go_on()
 
-    def _told(self) -> None:
+    def _tell_waiting(self) -> None:
         for member in self._waiting:
             member.say(WAITS)
 
@@ -262,12 +262,12 @@ class LandingQueue:
         self._landing = []
 
     def _tell_all(self, landed: Landed) -> None:
-        for member in self._left():
+        for member in self._unfinished():
             member.done.set_result(landed)
 
     def _fail_all(self, error: Exception) -> None:
-        for member in self._left():
+        for member in self._unfinished():
             member.done.set_exception(error)
 
-    def _left(self) -> list[BatchMember]:
+    def _unfinished(self) -> list[BatchMember]:
         return [member for member in self._landing if not member.done.done()]

@@ -68,9 +68,9 @@ class DefaultBranch:
             raise Refused(LandingResult.DIVERGED, self._clash_words(base))
         if self.push and (own := self.own_commits(tips.remote, tips.local)):
             _note(notes, f"origin had not {own} of {self.name}; pushed with the landing")
-        return self._noted(notes, tips, base)
+        return self._choose_base(notes, tips, base)
 
-    def _noted(self, notes: list[str], tips: Tips, base: Base) -> tuple[str, str]:
+    def _choose_base(self, notes: list[str], tips: Tips, base: Base) -> tuple[str, str]:
         if base.clashing:
             _note(notes, f"{self._clash_words(base)}; went on with {self.name} as it is here")
         return tips.local or base.commit, base.commit
@@ -116,7 +116,7 @@ class DefaultBranch:
         self.fetch(notes, must=must)
         tips = self.repository.tips()
         self.check(tips)
-        old, base = self._noted(notes, tips, self.repository.base_among(tips))
+        old, base = self._choose_base(notes, tips, self.repository.base_among(tips))
         if old != base:
             self.prepare(old=old, new=base)
             self.move(why, old=old, new=base, push=False)

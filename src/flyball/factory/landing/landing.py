@@ -71,9 +71,9 @@ class Landing:
     ) -> Landed:
         """Land the task's branch, or say why not. ``folder`` takes the gate's output."""
         self.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=MERGE)
-        return await catch_refusal(self._landed(task, folder, say, by_hand))
+        return await catch_refusal(self._land_task(task, folder, say, by_hand))
 
-    async def _landed(self, task: Task, folder: Path, say: Callable[[str], None], by_hand: bool) -> Landed:
+    async def _land_task(self, task: Task, folder: Path, say: Callable[[str], None], by_hand: bool) -> Landed:
         recorded = self.ledger.records[task.id].worktree.base
         tip = await run_in_thread(self.eligibility.landable_tip, task.id, recorded=recorded, by_hand=by_hand)
         landed = await self._queue.join(BatchMember(task=task, tip=tip, folder=folder, say=say))

@@ -45,13 +45,13 @@ class PullLanding:
     async def open(self, task: Task, folder: Path, say: Say) -> Landed:
         """Push the task's branch and open a pull request for it, or say why not."""
         self.landing.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=PR)
-        return await _answered(f"flyball pr open {task.id}", self._open(task, folder, say))
+        return await _result(f"flyball pr open {task.id}", self._open(task, folder, say))
 
     async def land(self, task: Task, folder: Path, say: Say, *, unapproved: bool = False) -> Landed:
         """Land the task's pull request, or say why not. ``unapproved``: whatever people said about it."""
         self.landing.ledger.note(task.id, Step.LAND, RunPhase.BEGUN, way=PR)
         landing = self._land(task, folder, say, unapproved=unapproved)
-        return await _answered(f"flyball land {task.id}", landing)
+        return await _result(f"flyball land {task.id}", landing)
 
     # -- opening ----------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class PullLanding:
         return ""
 
 
-async def _answered(again: str, landing: Awaitable[Landed]) -> Landed:
+async def _result(again: str, landing: Awaitable[Landed]) -> Landed:
     try:
         return await catch_refusal(landing)
     except NoOriginError as error:

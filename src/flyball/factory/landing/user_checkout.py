@@ -111,7 +111,7 @@ class UserCheckout:
         done = git.run("read-tree", "-m", "-u", _with_entries(git, behind.at, mine, to), to)
         if done.ok:
             self._forget()
-            return self._kept(behind, mine) if mine else ""
+            return self._own_work_words(behind, mine) if mine else ""
         for path, text in aside.items():
             (behind.path / path).write_bytes(text)
         why = (done.err.strip().splitlines() or ["git does not say why"])[-1].removeprefix("error: ")
@@ -137,7 +137,7 @@ class UserCheckout:
             git.run("rm", "--quiet", "--cached", "--ignore-unmatch", "--", path)
             (git.folder / path).unlink(missing_ok=True)
 
-    def _kept(self, behind: StaleCheckout, mine: list[str]) -> str:
+    def _own_work_words(self, behind: StaleCheckout, mine: list[str]) -> str:
         """The way shown adds what landed to the owner's text, removes nothing, and refuses binary files."""
         texts = f"git show {behind.at[:12]}:FILE > FILE.before; git show HEAD:FILE > FILE.landed"
         add = f"{texts}; git merge-file FILE FILE.before FILE.landed"

@@ -64,9 +64,9 @@ def _type_words(found: inspect.Type) -> str:
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType() as number:
-            return _joined("a whole number", bound_words(number))
+            return _with_bound("a whole number", bound_words(number))
         case inspect.FloatType() as number:
-            return _joined("a number", bound_words(number))
+            return _with_bound("a number", bound_words(number))
         case inspect.StrType(min_length=least):
             return "text that is not empty" if least else "text"
         case inspect.LiteralType(values=values):
@@ -97,7 +97,7 @@ def wrong_entries(where: str, kind: Any, value: Any) -> Iterator[tuple[str, str]
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            said = shown(value) if get_origin(kind) is Literal else _kind_of(value)
+            said = value_words(value) if get_origin(kind) is Literal else _kind_words(value)
             words, name = _type_words(inspect.type_info(kind)), where.rpartition(".")[2]
             hint = f': {name} = "..."' if kind is str and not name.endswith("]") else ""
             yield where, f"is {said}; it must be {words}{hint}"
@@ -111,7 +111,7 @@ def _plain(kind: Any) -> Any:
     return parts[0] if NoneType in get_args(kind) and len(parts) == 1 else kind
 
 
-def _kind_of(value: Any) -> str:
+def _kind_words(value: Any) -> str:
     kinds: tuple[tuple[type, str], ...] = ((bool, "true or false"), (str, "text"), (list, "a list"))
     kinds += ((dict, "a table"), (int, "a number"), (float, "a number"))
     return next((words for kind, words in kinds if isinstance(value, kind)), "a date or a time")
@@ -140,14 +140,14 @@ def _inner_type(found: inspect.Type) -> inspect.Type:
     return found
 
 
-def _joined(words: str, bound: str) -> str:
+def _with_bound(words: str, bound: str) -> str:
     return f"{words}, {bound}" if bound else words
 
 
-def shown(value: Any) -> str:
+def value_words(value: Any) -> str:
     """What stands in the file, short. Lists and tables may hold secrets and are not repeated.
 
-    >>> shown("four"), shown(True), shown(0), shown(["x"])
+    >>> value_words("four"), value_words(True), value_words(0), value_words(["x"])
     ("'four'", 'true', '0', 'a list')
     """
     if isinstance(value, bool):
@@ -192,7 +192,7 @@ def satisfies(version: str, requirement: str) -> bool:
         return True
     have = _numbers(found[1]) if found is not None else ()
     length = max(len(have), len(lowest))
-    return _padded(have, length) >= _padded(lowest, length)
+    return _pad(have, length) >= _pad(lowest, length)
 
 
 def too_old_words(version: str, requirement: str) -> str:
@@ -205,7 +205,7 @@ def _numbers(text: str) -> Numbers:
     return tuple(int(part) for part in text.split("."))
 
 
-def _padded(numbers: Numbers, length: int) -> Numbers:
+def _pad(numbers: Numbers, length: int) -> Numbers:
     return numbers + (0,) * (length - len(numbers))
 
 
@@ -320,7 +320,7 @@ def _too_old(document: Mapping[str, Any]) -> ConfigProblem | None:
 def _section(name: str, section: FieldInfo, table: Any) -> tuple[dict[str, Any], list[ConfigProblem]]:
     """The values of a section that could be read, and what is wrong with the others."""
     if not isinstance(table, dict):
-        return {}, [ConfigProblem(name, f"is {shown(table)} and must be a section: write [{name}]")]
+        return {}, [ConfigProblem(name, f"is {value_words(table)} and must be a section: write [{name}]")]
     known = {key.name: key for key in fields(section.type)}
     problems = [
         ConfigProblem(f"{name}.{given}", f"is not a known key; {_meant(given, known)}")
@@ -342,7 +342,9 @@ def _section(name: str, section: FieldInfo, table: Any) -> tuple[dict[str, Any],
 def _stages(tables: Any) -> tuple[dict[str, Any], list[ConfigProblem]]:
     """One section per stage, in the order of the file."""
     if not isinstance(tables, dict):
-        return {}, [ConfigProblem("stages", f"is {shown(tables)}; write a section per stage: [stages.docs]")]
+        return {}, [
+            ConfigProblem("stages", f"is {value_words(tables)}; write a section per stage: [stages.docs]")
+        ]
     values: dict[str, Any] = {}
     problems: list[ConfigProblem] = []
     for name, table in tables.items():
@@ -365,7 +367,7 @@ def _value(where: str, key: FieldInfo, value: Any) -> tuple[Any, list[ConfigProb
         entries = [ConfigProblem(*each) for each in wrong_entries(where, key.type, value)]
         if isinstance(value, dict | list) and entries and entries[0].key != where:
             return None, entries
-        words = f"is {shown(value)}; it must be {expected_words(key)}"
+        words = f"is {value_words(value)}; it must be {expected_words(key)}"
         meant = did_you_mean(value, choices(key)) if isinstance(value, str) else ""
         return None, [ConfigProblem(where, f"{words}; {meant}" if meant else words)]
 

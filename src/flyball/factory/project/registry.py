@@ -95,7 +95,7 @@ class ProjectRegistry:
         with self._changing():
             if self._is_there(entry):
                 return False
-            replace_file(self._file(entry.id), _encoded(entry))
+            replace_file(self._file(entry.id), _dump_entry(entry))
             self._record("add", entry.id, path=str(entry.path))
         return True
 
@@ -146,7 +146,7 @@ class ProjectRegistry:
             if known.id == entry.id and known.path == entry.path:
                 return True
             if same_id_key(known.id) == same_id_key(entry.id) or known.path == entry.path:
-                raise UsageError(_taken(entry, known))
+                raise UsageError(_clash_words(entry, known))
         return False
 
     def _file(self, project_id: str) -> Path:
@@ -189,7 +189,7 @@ def _entry_id(path: str) -> str:
     return os.path.basename(path).removesuffix(".json")
 
 
-def _taken(entry: Entry, known: Entry) -> str:
+def _clash_words(entry: Entry, known: Entry) -> str:
     way_out = f"run flyball project remove {known.id} first"
     if known.path == entry.path:
         return f"{entry.path} is registered as {known.id!r}, not {entry.id!r}; if it was renamed, {way_out}"
@@ -197,7 +197,7 @@ def _taken(entry: Entry, known: Entry) -> str:
     return f"the id {known.id!r} belongs to {known.path}, not to {entry.path}; {moved}"
 
 
-def _encoded(entry: Entry) -> bytes:
+def _dump_entry(entry: Entry) -> bytes:
     fields = {"id": entry.id, "path": str(entry.path), "added": entry.added}
     try:
         return (json.dumps(fields, indent=2, ensure_ascii=False) + "\n").encode()

@@ -32,7 +32,7 @@ _LOOK_AT_POOL_S = 5.0
 _ASK_ORIGIN_S = 30.0
 """A run that begins waits no longer than this for an origin that does not answer."""
 _PARKED_LIMIT = 2
-"""Trips that wait for a slot. More would only hold footprints that others could use."""
+"""Task runs that wait for a slot. More would only hold footprints that others could use."""
 _DEAD_ENDS = frozenset(
     {DeferReason.NEEDS, DeferReason.CIRCLE, DeferReason.RESOURCE, DeferReason.FOOTPRINT, DeferReason.TURN}
 )

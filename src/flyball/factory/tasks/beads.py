@@ -285,7 +285,7 @@ class BeadsSource:
             yield from parse_issues(said)
         except msgspec.DecodeError as error:
             raise SourceError(
-                f"bd list did not answer with a list of issues: {error}; {_shown(said)}"
+                f"bd list did not answer with a list of issues: {error}; {_quote(said)}"
             ) from error
 
     def watch_folders(self) -> Sequence[Path]:
@@ -304,7 +304,7 @@ class BeadsSource:
         try:
             task_id = created_id(made.out)
         except msgspec.DecodeError as error:
-            raise SourceError(f"bd create did not say what it made: {_shown(made.out)}") from error
+            raise SourceError(f"bd create did not say what it made: {_quote(made.out)}") from error
         if new.parent is not None and new.id is not None:
             self._ask("dep", "add", task_id, new.parent, "--type=parent-child", "--json")
         return self._read_back(task_id, new, made)
@@ -340,14 +340,14 @@ class BeadsSource:
     # -- working ----------------------------------------------------------------------------------
 
     def claim(self, task_id: str) -> None:
-        issue = self._known(task_id)
+        issue = self._require_issue(task_id)
         if issue.status in ("closed", "in_progress"):
             return
         mine = [] if issue.assignee else [f"--assignee={WORKER}"]
         self._update(task_id, "--status=in_progress", *mine)
 
     def unclaim(self, task_id: str) -> None:
-        issue = self._known(task_id)
+        issue = self._require_issue(task_id)
         if issue.status != "in_progress":
             return
         mine = ["--assignee="] if issue.assignee == WORKER else []
@@ -358,18 +358,18 @@ class BeadsSource:
         return Closing()
 
     def close(self, task_id: str, *, commit: str) -> None:
-        if self._known(task_id).status == "closed":
+        if self._require_issue(task_id).status == "closed":
             return
         self._close(task_id, f"landed as {commit}")
 
     def drop(self, task_id: str, *, reason: str = "") -> None:
-        if self._known(task_id).status != "closed":
+        if self._require_issue(task_id).status != "closed":
             self._close(task_id, reason.strip() or "closed with flyball task close")
 
     def _close(self, task_id: str, reason: str) -> None:
         # The work has landed or a person said so, whatever bd thinks of open parts or blockers.
         answer = self._ask("close", task_id, f"--reason={reason}", "--force", "--json", fails=True)
-        if self._known(task_id).status != "closed":
+        if self._require_issue(task_id).status != "closed":
             raise SourceError(f"bd did not close {task_id}: {error_words(answer.out, answer.err)}")
 
     def _update(self, task_id: str, *changes: str) -> None:
@@ -377,7 +377,7 @@ class BeadsSource:
         if not answer.out.strip():  # an older bd says so on stderr, and exits with 0
             raise SourceError(f"bd did not change {task_id}: {error_words(answer.out, answer.err)}")
 
-    def _known(self, task_id: str) -> BeadsIssue:
+    def _require_issue(self, task_id: str) -> BeadsIssue:
         issue = self._issue(task_id)
         if issue is None:
             raise SourceError(f"beads has no task {task_id!r} any more")
@@ -426,6 +426,6 @@ def _csv(items: Iterable[str]) -> str:
     return line.getvalue()
 
 
-def _shown(said: bytes) -> str:
+def _quote(said: bytes) -> str:
     text = said[:120].decode(errors="replace").strip()
     return f"it said {text!r}" if text else "it said nothing"

@@ -135,7 +135,9 @@ def scan(root: Path, folder: str, last: FolderScan) -> FolderScan:
                 raise SourceError(
                     f"the task folder {root / inner} cannot be read: {error.strerror}"
                 ) from error
-            now.barred.append(TaskProblem(_shown(inner), f"a folder that cannot be read: {error.strerror}"))
+            now.barred.append(
+                TaskProblem(_name_words(inner), f"a folder that cannot be read: {error.strerror}")
+            )
     now.changed |= last.files.keys() != now.files.keys() or last.barred != now.barred
     return now
 
@@ -163,7 +165,7 @@ def _pass(now: FolderScan, path: str, entry: os.DirEntry[str], left: list[str]) 
     if entry.is_dir(follow_symlinks=False):
         left.append(path)
     elif entry.is_symlink() and entry.is_dir():
-        now.barred.append(TaskProblem(_shown(path), _LINK))
+        now.barred.append(TaskProblem(_name_words(path), _LINK))
 
 
 def _take(now: FolderScan, path: str, entry: os.DirEntry[str], last: ReadTask | None) -> None:
@@ -182,7 +184,7 @@ def _take(now: FolderScan, path: str, entry: os.DirEntry[str], last: ReadTask | 
 
 def _read(path: str, entry: os.DirEntry[str]) -> Task | TaskProblem | None:
     if why := _why_unreadable(entry):
-        return TaskProblem(_shown(path), why)
+        return TaskProblem(_name_words(path), why)
     try:
         data = read_at(entry.path, limit=SIZE_LIMIT + 1)
     except FileNotFoundError:
@@ -216,7 +218,7 @@ def is_task_name(name: str) -> bool:
 _LINK = "a symbolic link, which is not followed; put the file or folder itself here"
 
 
-def _shown(path: str) -> str:
+def _name_words(path: str) -> str:
     """Names are bytes to the file system; those that are not text are shown by their numbers."""
     return os.fsencode(path).decode(errors="backslashreplace")
 

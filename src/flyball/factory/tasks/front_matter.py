@@ -250,14 +250,16 @@ def with_value(text: str, key: str, word: str) -> str:
     line_end = re.findall(_NEWLINE, text[: parts.begin])[-1]
     entry = f"{key}: {word}"
     new = (
-        _replaced(old, block.spans[key], word) if key in block.spans else _added(old, block, entry, line_end)
+        _replace_word(old, block.spans[key], word)
+        if key in block.spans
+        else _add_entry(old, block, entry, line_end)
     )
     if parse(new).values != {**block.values, key: word}:
         raise MalformedError(f"{key!r} is written in a way that cannot be changed; write '{key}: {word}'")
     return text[: parts.begin] + new + text[parts.end :]
 
 
-def _replaced(old: str, span: tuple[int, int], word: str) -> str:
+def _replace_word(old: str, span: tuple[int, int], word: str) -> str:
     before, was, after = old[: span[0]], old[slice(*span)], old[span[1] :]
     gap = "" if before.endswith((" ", "\t", "\n", "\r")) else " "
     # A block scalar's span ends behind its last line.
@@ -265,7 +267,7 @@ def _replaced(old: str, span: tuple[int, int], word: str) -> str:
     return before + gap + word + line_end + after
 
 
-def _added(old: str, block: Block, entry: str, line_end: str) -> str:
+def _add_entry(old: str, block: Block, entry: str, line_end: str) -> str:
     if block.flow:
         inside = block.start + 1
         return f"{old[:inside]}{entry}, {old[inside:]}"

@@ -362,13 +362,13 @@ class GithubSource:
     # -- working ----------------------------------------------------------------------------------
 
     def claim(self, task_id: str) -> None:
-        issue = self._known(task_id)
+        issue = self._require_issue(task_id)
         if issue.closed or IN_PROGRESS in issue.names:
             return
         self._with_labels([IN_PROGRESS], "issue", "edit", str(issue.number), f"--add-label={IN_PROGRESS}")
 
     def unclaim(self, task_id: str) -> None:
-        issue = self._known(task_id)
+        issue = self._require_issue(task_id)
         if IN_PROGRESS in issue.names:
             self._ask("issue", "edit", str(issue.number), f"--remove-label={IN_PROGRESS}")
 
@@ -377,7 +377,7 @@ class GithubSource:
         return Closing()
 
     def close(self, task_id: str, *, commit: str) -> None:
-        issue = self._known(task_id)
+        issue = self._require_issue(task_id)
         if not issue.closed:
             self._ask(
                 "issue", "close", str(issue.number), "--reason=completed", f"--comment=Landed as {commit}."
@@ -385,13 +385,13 @@ class GithubSource:
         self.unclaim(task_id)
 
     def drop(self, task_id: str, *, reason: str = "") -> None:
-        issue = self._known(task_id)
+        issue = self._require_issue(task_id)
         if not issue.closed:
             comment = [f"--comment={reason.strip()}"] if reason.strip() else []
             self._ask("issue", "close", str(issue.number), "--reason=not planned", *comment)
         self.unclaim(task_id)
 
-    def _known(self, task_id: str) -> GithubIssue:
+    def _require_issue(self, task_id: str) -> GithubIssue:
         number = parse_task_id(task_id)
         issue = self._view(number)[0] if number is not None else None
         if issue is None:

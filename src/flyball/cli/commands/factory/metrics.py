@@ -12,7 +12,7 @@ from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Tabl
 from flyball.cli.ui.units import counted, duration
 from flyball.core.budget.estimate import EstimateScore, score
 from flyball.core.pool.verdict import span_words
-from flyball.core.tasks.statistics import Measures, SpendTotals, build_trips, measure
+from flyball.core.tasks.statistics import Measures, SpendTotals, build_run_totals, measure
 from flyball.factory.budget.ledger_usage import Lessons
 from flyball.factory.project_view import open_ledger, open_project_at
 
@@ -34,11 +34,11 @@ def run(args: argparse.Namespace) -> int:
     project, now = open_project_at(Path.cwd()), time.time()
     lessons = Lessons()
     with open_ledger(project.state) as ledger:
-        trips = build_trips(ledger.entries()) if ledger is not None else []
+        runs = build_run_totals(ledger.entries()) if ledger is not None else []
         if ledger is not None:
             lessons.learn(ledger)
     estimates = {"cost_usd": score(lessons.costs), "duration_s": score(lessons.durations)}
-    found = measure(trips, now=now, since=now - args.since if args.since is not None else None)
+    found = measure(runs, now=now, since=now - args.since if args.since is not None else None)
     if args.json:
         print_json({**asdict(found), "estimates": estimates})
     else:
@@ -83,7 +83,7 @@ def screen(name: str, found: Measures) -> Iterator[Block]:
 
 
 def _pace(found: Measures) -> str:
-    each = f", half of them within {span_words(found.median_trip_s)}" if found.median_trip_s else ""
+    each = f", half of them within {span_words(found.median_to_merge_s)}" if found.median_to_merge_s else ""
     if found.over_s < 3600:
         # What a few minutes would come to in an hour is nothing to count on.
         return f"{found.merged} merged in {span_words(found.over_s)}{each}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from flyball.cli.ui.progress import StreamCopy, shown
+from flyball.cli.ui.progress import StreamCopy, safe_text
 from flyball.cli.ui.render import allow_any_name, print_json, safe
 from flyball.cli.ui.units import command, count_or_all, size_words
 from flyball.core.tasks.task_run import State
@@ -213,7 +213,7 @@ def _as_text(printed: Printed, file: BinaryIO, *, follow: bool, cut: int) -> Non
         _remark(f"lines this long are not all read: {size_words(cut)} before this are left out; --lines all")
     copy = _copy(file)
     for text in pieces(printed, copy, follow=follow):
-        sys.stdout.write(shown(text))
+        sys.stdout.write(safe_text(text))
         sys.stdout.flush()
     if copy.last not in ("", "\n"):
         sys.stdout.write("\n")

@@ -218,8 +218,8 @@ def run(args: argparse.Namespace) -> int:
         else:
             show(listing())
         return 0
-    names = _known("scenario", args.scenarios, EVERY_SCENARIO)
-    chosen = _known("controller", args.contenders or [DEFAULT], CONTENDERS)
+    names = _check_names("scenario", args.scenarios, EVERY_SCENARIO)
+    chosen = _check_names("controller", args.contenders or [DEFAULT], CONTENDERS)
     changes = named_changes(args)
     if not 0 < args.part <= 1:
         raise UsageError(f"--part must be above 0 and at most 1, not {args.part:g}")
@@ -252,7 +252,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _known(what: str, names: Sequence[str], known: Iterable[str]) -> list[str]:
+def _check_names(what: str, names: Sequence[str], known: Iterable[str]) -> list[str]:
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known) or "flyball simulate --list shows them"

@@ -46,7 +46,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingAsk:
+class Waiting:
     pool: str
     ask: AskStatus
 
@@ -64,7 +64,7 @@ class Match:
     project: str
     name: str
     running: tuple[Running, ...]
-    waiting: tuple[WaitingAsk, ...]
+    waiting: tuple[Waiting, ...]
     resting: tuple[Resting, ...]
     facts: tuple[PastFact, ...]
     pool_facts: tuple[PastFact, ...]
@@ -109,7 +109,7 @@ Claimed = LeaseStatus | AskStatus | RestStatus | Fact
 def find(query: str, status: Status, facts: list[Fact], *, now: float, limit: int) -> WhyAnswer:
     """``facts`` come newest first."""
     leases = [Running(pool.name, lease) for pool in status.pools for lease in pool.leases]
-    asks = [WaitingAsk(pool.name, ask) for pool in status.pools for ask in pool.asks]
+    asks = [Waiting(pool.name, ask) for pool in status.pools for ask in pool.asks]
     rests = [Resting(pool.name, rest) for pool in status.pools for rest in pool.resting]
     about: list[Claimed] = [*(r.lease for r in leases), *(w.ask for w in asks), *(r.rest for r in rests)]
     about += [fact for fact in reversed(facts) if fact.name]
