@@ -10,7 +10,9 @@ fleet of agents means as many of them.
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -32,6 +34,7 @@ _POOL = "anthropic"
 _BARE = [sys.executable, "-c", "pass"]
 _IMPORT = [sys.executable, "-c", "import flyball"]
 _FIRST_USE = [sys.executable, "-c", "import flyball; flyball.slot()"]
+_HOOK = [sys.executable, "-P", "-m", "flyball.hooks", "claude"]
 _SLEEPER = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
 
 
@@ -49,7 +52,7 @@ def run(sizes: Sizes, progress: Progress) -> Section:
     with scratch() as home:
         environment = _environment(home)
         execute = [*_flyball(), "exec", "--", "true"]
-        commands = {"bare": _BARE, "import": _IMPORT, "use": _FIRST_USE, "exec": execute}
+        commands = {"bare": _BARE, "import": _IMPORT, "use": _FIRST_USE, "exec": execute, **_hooks(home)}
         times = _in_turn(commands, environment, sizes, progress)
         progress(f"{NAME}: modules on the way to exec")
         heavy = _heavy_modules(execute, environment)
@@ -66,6 +69,10 @@ def run(sizes: Sizes, progress: Progress) -> Section:
         figure("import flyball", "import", 15.0),
         figure("import flyball; flyball.slot()", "use", None),
         figure("flyball exec -- true", "exec", 120.0),
+        figure("a session's first hook (SessionStart)", "session", 100.0),
+        figure("a subagent is wanted, and a slot is free (PreToolUse)", "wanted", 100.0),
+        figure("it begins (SubagentStart)", "begins", 100.0),
+        figure("it ends (SubagentStop)", "ends", None),
         Figure(what="heavy modules imported by exec", ours=len(heavy), unit="", target=Target("value", 0)),
         *memory,
     )
@@ -79,6 +86,26 @@ def _flyball() -> list[str]:
     """The command as installed beside this Python, else the module."""
     script = Path(sys.executable).with_name("flyball")
     return [str(script)] if script.exists() else [sys.executable, "-m", "flyball"]
+
+
+def _hooks(home: Path) -> dict[str, list[str]]:
+    """The hooks of a session with one subagent, in this order, as a shell runs them. This process is it."""
+    agent = {"flyball_pid": os.getpid(), "cwd": str(home), "source": "startup"}
+    one = {"agent_id": "a1", "agent_type": "general-purpose"}
+    call = {"tool_name": "Agent", "tool_use_id": "t1", "tool_input": {"prompt": "Look."}}
+    told = {
+        "session": ("SessionStart", agent),
+        "wanted": ("PreToolUse", {**agent, **call}),
+        "begins": ("SubagentStart", {**agent, **one}),
+        "ends": ("SubagentStop", {**agent, **one}),
+        "over": ("SessionEnd", {**agent, "reason": "other"}),
+    }
+    commands = {}
+    for key, (event, payload) in told.items():
+        path = home / f"{key}.json"
+        path.write_text(json.dumps(payload))
+        commands[key] = ["sh", "-c", f'exec "$@" < {shlex.quote(str(path))}', "sh", *_HOOK, event, "60"]
+    return commands
 
 
 def _environment(home: Path) -> dict[str, str]:

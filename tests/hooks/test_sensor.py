@@ -294,3 +294,21 @@ def test_status_and_why_show_subagents_under_their_session(
     assert f"blog/{session} > subagent Plan waits" in told
     other.release()
     assert hear(waiting) == ""
+
+
+def test_a_subagent_begins_without_a_look_at_the_state_where_its_call_has_waited(
+    governor: Governor, agents: Agents
+) -> None:
+    agent = agents()
+    agent.tell("SessionStart", source="startup", cwd="/")
+    hear(agent.want("t1"))
+    payload = {"agent_id": "a1", "agent_type": "Explore", "flyball_pid": agent.pid}
+    argv = [sys.executable, "-X", "importtime", "-P", "-m", "flyball.hooks", "claude", "SubagentStart", "5"]
+    done = subprocess.run(
+        argv, input=json.dumps(payload), capture_output=True, text=True, timeout=LONGEST_S, check=True
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "flyball.hooks.sensor" in imported
+    assert not {"sqlite3", "asyncio", "flyball.governor.governor", "argparse"} & imported
+    agent.tell("SubagentStop", agent_id="a1", agent_type="Explore")
+    assert names(governor) == [f"claude-{agent.pid}"]

@@ -12,7 +12,7 @@ from flyball.errors import StoreError, UsageError
 from flyball.host import resources as machine_memory
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me, stands_still
-from flyball.host.user_home import user_home
+from flyball.host.state_folder import home as home
 from flyball.stores.pool_session import Environment
 from flyball.wake.mailbox import open_mailbox, runtime_folder
 
@@ -26,32 +26,6 @@ SERVERS = (
     *("redis", "rediss", "valkey", "valkeys", "redis+cluster", "rediss+cluster", "redis+unix"),
     *POSTGRES,
 )
-
-
-def home() -> Path:
-    """``FLYBALL_HOME``, default ``~/.flyball``."""
-    named = os.environ.get("FLYBALL_HOME")
-    if named is not None and not named.strip():
-        raise UsageError("FLYBALL_HOME is set but empty; unset it or name a folder")
-    if named:
-        folder = os.path.expanduser(named)
-        if folder.startswith("~"):
-            raise UsageError(
-                f"FLYBALL_HOME is {named!r}, and there is no such home folder; name an absolute path"
-            )
-        return Path(folder).absolute()
-    users = user_home()
-    if users is None:
-        raise UsageError(
-            f"there is no folder for flyball's state: HOME is not set, and user {os.getuid()} has no entry "
-            "in the password file; set FLYBALL_HOME to a folder that this user may write"
-        )
-    if not users.is_absolute() or os.environ.get("HOME") == "":
-        raise UsageError(
-            f"HOME is {os.environ.get('HOME', '')!r}, which is not an absolute path; "
-            "correct it, or set FLYBALL_HOME to a folder for flyball's state"
-        )
-    return users / ".flyball"
 
 
 def resolve(url: str | None = None) -> str:

@@ -12,6 +12,7 @@ person started by hand), the agent's own hooks tell what begins and what ends:
     events.py        what happened, in one vocabulary for all runtimes
     claude.py ...    one module per runtime: where its settings are, which events it has, what it is answered
     installation.py  puts entries into settings and takes them out again; json_text.py edits without rewriting
+    slots.py         slots of the pool, by the governor
     session.py       what is kept of a session between its hooks; subagents.py: which subagent has which slot
     sensor.py        what an event does to the pool
     __main__.py      what an agent calls

@@ -58,7 +58,7 @@ def _log(error: Exception) -> None:
     try:
         import time
 
-        from flyball.governor.state_url import home
+        from flyball.host.state_folder import home
 
         folder = home() / "hooks"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,38 @@
+"""Where this user's state is.
+
+By itself, since what an agent's hook calls needs little more and has to be quick.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flyball.errors import UsageError
+from flyball.host.user_home import user_home
+
+
+def home() -> Path:
+    """``FLYBALL_HOME``, default ``~/.flyball``."""
+    named = os.environ.get("FLYBALL_HOME")
+    if named is not None and not named.strip():
+        raise UsageError("FLYBALL_HOME is set but empty; unset it or name a folder")
+    if named:
+        folder = os.path.expanduser(named)
+        if folder.startswith("~"):
+            raise UsageError(
+                f"FLYBALL_HOME is {named!r}, and there is no such home folder; name an absolute path"
+            )
+        return Path(folder).absolute()
+    users = user_home()
+    if users is None:
+        raise UsageError(
+            f"there is no folder for flyball's state: HOME is not set, and user {os.getuid()} has no entry "
+            "in the password file; set FLYBALL_HOME to a folder that this user may write"
+        )
+    if not users.is_absolute() or os.environ.get("HOME") == "":
+        raise UsageError(
+            f"HOME is {os.environ.get('HOME', '')!r}, which is not an absolute path; "
+            "correct it, or set FLYBALL_HOME to a folder for flyball's state"
+        )
+    return users / ".flyball"
