@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from flyball.errors import UsageError
 from flyball.hooks.events import HookEvent
+from flyball.host.user_home import user_home
 
 WAIT_S = 300.0
 """So long a subagent waits for a slot before it is denied, unless another time was named at the install."""
@@ -48,5 +50,8 @@ class HookRuntime(Protocol):
 
 def user_folder(env: Mapping[str, str], variable: str | None = None) -> Path:
     """A person's home, or the folder that a variable names in its place."""
-    named = env.get(variable) if variable is not None else None
-    return Path(named or env.get("HOME") or Path.home())
+    named = (env.get(variable) if variable is not None else None) or env.get("HOME")
+    home = Path(named) if named else user_home()
+    if home is None:
+        raise UsageError("this user has no home where an agent's settings could be; set HOME")
+    return home
