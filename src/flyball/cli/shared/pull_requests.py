@@ -20,7 +20,9 @@ def waiting_pulls(project: Project) -> dict[str, TaskRecord]:
 def named_pull(pulls: Mapping[str, TaskRecord], word: str) -> TaskRecord:
     """The one that a person means; UsageError names the others.
 
-    >>> named_pull({"t-1": TaskRunState(task="t-1", state=State.PARKED, pr_number=12)}, "#12").task
+    >>> from flyball.core.tasks.task_run import PullRecord
+    >>> parked = TaskRecord(task="t-1", state=State.PARKED, pull=PullRecord(number=12))
+    >>> named_pull({"t-1": parked}, "#12").task
     't-1'
     """
     if word in pulls:
