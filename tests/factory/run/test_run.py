@@ -103,7 +103,7 @@ def test_a_signal_before_anything_has_begun_ends_the_run(project: Project) -> No
     blocker = project.start("exec", "--", "sleep", "600")
     until(lambda: project.leases(), "the slot to be taken")
     process = project.start("run")
-    project.read_until(process, "1/1")
+    project.read_until(process, "1 of 1 in use")
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 143, out
@@ -270,7 +270,7 @@ def test_a_pool_without_room_is_waited_for_and_said(project: Project) -> None:
     blocker = project.start("exec", "--", "sleep", "600")
     until(lambda: project.leases(), "the slot to be taken")
     process = project.start("run")
-    project.read_until(process, "1/1")
+    project.read_until(process, "1 of 1 in use")
     assert project.began() == []
     os.kill(project.leases()[0].pid, signal.SIGKILL)
     blocker.wait(10)
