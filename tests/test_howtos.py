@@ -46,6 +46,12 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provid
         monkeypatch.setenv("FLYBALL_HOME", str(tmp_path))
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+        monkeypatch.setenv("GEMINI_API_KEY", "k")
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", provider.url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", provider.url)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "k")
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
         yield provider

@@ -27,6 +27,7 @@ from flyball.governor.flow_drivers import run_async, run_sync
 from flyball.governor.lease import Lease, OnKept, log_kept
 from flyball.governor.loop_mailbox import LoopMailbox, LoopMailboxes
 from flyball.governor.state_url import on_server, open_box, open_store, same_place
+from flyball.host.event_loop import asyncio_loop
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify
 from flyball.stores.port import AfterCommit, AtHand, Release, Store
@@ -219,9 +220,8 @@ class Internals:
 
     def loop_mail(self) -> LoopMailbox:
         """The mailbox of the running event loop."""
-        import asyncio
 
-        loop, store = asyncio.get_running_loop(), self.store
+        loop, store = asyncio_loop(), self.store
 
         def open_mail() -> LoopMailbox:
             now = store.is_granted_now if isinstance(store, AtHand) else lambda _claim_id: False

@@ -29,6 +29,7 @@ from flyball.core.provider.latency import LatencyTracker
 from flyball.core.signals import SignalKind
 from flyball.errors import StoreError, UsageError
 from flyball.governor.family_pools import REFRESH_S, FamilyPools
+from flyball.host.event_loop import asyncio_loop
 from flyball.integrations.gate import Gate, Pool, SlotOptions, gate_for, pool_of_host
 from flyball.integrations.gateway_calls import passes_gateway
 from flyball.integrations.model_call import called_model
@@ -188,6 +189,7 @@ class Exchange:
         call = self.wire.call(request)
         if not self.rules.covers(call):
             return await send(request)
+        asyncio_loop()
         response: Resp = await run_async(self._flow(call, request, send))
         return response
 

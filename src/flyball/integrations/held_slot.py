@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from flyball.errors import StoreError
 from flyball.governor.flow_drivers import aside
+from flyball.host.event_loop import asyncio_loop
 
 if TYPE_CHECKING:
     import asyncio
@@ -103,10 +104,8 @@ class AsyncHold(_Held):
 
     @classmethod
     async def of(cls, gate: Gate, ask: SlotOptions) -> AsyncHold:
-        import asyncio
-
-        entry = gate.slot(**ask)
-        return cls(entry, await entry.__aenter__(), asyncio.get_running_loop())
+        loop, entry = asyncio_loop(), gate.slot(**ask)
+        return cls(entry, await entry.__aenter__(), loop)
 
     async def tell(self, signal: Signal, *, news: bool) -> None:
         """As a thread's; where the report is written, the loop goes on meanwhile."""

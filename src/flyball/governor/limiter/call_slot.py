@@ -33,6 +33,7 @@ from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import FlyballError, Throttled, UsageError
 from flyball.governor.limiter.admission_queue import AdmissionQueue
 from flyball.governor.limiter.waiters import TaskWaiter, ThreadWaiter, refusal
+from flyball.host.event_loop import asyncio_loop
 
 if TYPE_CHECKING:
     from flyball.core.provider.error_body import Body
@@ -147,12 +148,11 @@ class CallSlot:
         return self
 
     async def _wait_async(self) -> CallSlot:
-        import asyncio
 
         self._call, queue = USED, self._queue
         start = queue.enter(self.cost)
         if start is None:
-            waiter = TaskWaiter(queue, asyncio.get_running_loop(), self.priority, self.cost)
+            waiter = TaskWaiter(queue, asyncio_loop(), self.priority, self.cost)
             queue.stand(waiter)
             start = await waiter.wait(self.timeout)
         self._call = CallRecord(start)
