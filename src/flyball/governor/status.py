@@ -320,7 +320,7 @@ def status_from(snapshot: Snapshot, location: str, *, reserved: bool = False) ->
         snapshot.machine.memory_floor_bytes,
         snapshot.machine.resources,
         snapshot.resources_in_use,
-        sum(pool.in_use for pool in pools),
+        sum(pool.in_use for pool in pools) - _calls_of_agents(pools),
     )
     return Status(location, pools, machine)
 
@@ -344,6 +344,20 @@ def _with_calls(pools: tuple[PoolStatus, ...]) -> tuple[PoolStatus, ...]:
     return tuple(
         replace(pool, leases=tuple(map(agent, pool.leases))) if is_agents_pool(pool.name) else pool
         for pool in pools
+    )
+
+
+def _calls_of_agents(pools: Iterable[PoolStatus]) -> int:
+    """The machine counts the agents, and not each of their calls besides."""
+    agents = {
+        (lease.project, lease.name) for pool in pools if is_agents_pool(pool.name) for lease in pool.leases
+    }
+    return sum(
+        lease.slots
+        for pool in pools
+        if not is_agents_pool(pool.name)
+        for lease in pool.leases
+        if (lease.project, lease.name) in agents
     )
 
 

@@ -116,7 +116,7 @@ POOL = f"{LIMITS}, {METERS}, {COUNTS}, watcher_id, next_id"
 USE = _columns(ProjectUse)
 WHO = _columns(Holder)
 CLAIM = _columns(Claim, without="confirmed_at").replace("holder", WHO)
-CANDIDATE = "id, project, priority, slots, resources, asked_at"
+CANDIDATE = "id, project, priority, slots, resources, asked_at, name"
 DEMAND = f"pool, project, {WHO}, until"
 RECEIPT = _columns(IdempotencyRecord)
 FACT = _columns(Fact)
@@ -226,8 +226,8 @@ def parse_claim(row: Sequence[Any]) -> Claim:
 
 
 def parse_candidate(row: Sequence[Any]) -> Candidate:
-    claim_id, project, priority, slots, resources, asked_at = row
-    return Candidate(claim_id, project, priority, slots, parse_amounts(resources), asked_at)
+    claim_id, project, priority, slots, resources, asked_at, name = row
+    return Candidate(claim_id, project, priority, slots, parse_amounts(resources), asked_at, name=name)
 
 
 def parse_demand(row: Sequence[Any]) -> Demand:

@@ -365,7 +365,10 @@ class MemoryRows:
     def waiting(self, pool: str, *, limit: int) -> list[Candidate]:
         ids = sorted(claim_id for (of, _, _), line in self._lines.items() if of == pool for claim_id in line)
         found = (self._claims[claim_id] for claim_id in ids[:limit])
-        return [Candidate(c.id, c.project, c.priority, c.slots, c.resources, c.asked_at) for c in found]
+        return [
+            Candidate(c.id, c.project, c.priority, c.slots, c.resources, c.asked_at, name=c.name)
+            for c in found
+        ]
 
     def waiting_before(self, pool: str, claim_id: int) -> int:
         lines = (line for (of, _, _), line in self._lines.items() if of == pool)

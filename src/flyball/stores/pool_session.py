@@ -25,7 +25,7 @@ from flyball.core.pool.model import (
     PoolCounts,
     ProjectUse,
 )
-from flyball.core.pool.settings import PoolChanges, PoolSettings, ShareRule
+from flyball.core.pool.settings import PoolChanges, PoolSettings, ShareRule, is_agents_pool
 from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores import codec
@@ -305,9 +305,13 @@ class PoolSession:
         if ask.resources:
             for kind, units in resources_in_use(self.rows).items():
                 free[kind] = free.get(kind, 0) - units
+        agents, calls = frozenset[tuple[str, str]](), 0
+        if settings.ceiling or settings.memory_floor_bytes:
+            agents, calls = agents_and_their_calls(self.rows)
         return MachineUse(
             ceiling=settings.ceiling,
-            in_use=self.rows.slots_in_use() if settings.ceiling else 0,
+            in_use=self.rows.slots_in_use() - calls if settings.ceiling else 0,
+            agents=frozenset() if is_agents_pool(self.row.name) else agents,
             memory_floor_bytes=settings.memory_floor_bytes,
             memory_free_bytes=self.world.memory_free() if settings.memory_floor_bytes else None,
             resource_free=free,
@@ -353,7 +357,25 @@ _NO_MACHINE_LIMITS = MachineUse()
 
 
 def candidate(claim_id: int, ask: Ask | Claim, asked_at: float) -> Candidate:
-    return Candidate(claim_id, ask.project, ask.priority, ask.slots, ask.resources, asked_at, ask.cost)
+    return Candidate(
+        claim_id, ask.project, ask.priority, ask.slots, ask.resources, asked_at, ask.cost, ask.name
+    )
+
+
+def agents_and_their_calls(rows: Rows) -> tuple[frozenset[tuple[str, str]], int]:
+    """Whose calls are counted one by one, by project and name, and the slots that those calls hold."""
+    pools = rows.pools()
+    agents = frozenset(
+        (claim.project, claim.name)
+        for pool in pools
+        if is_agents_pool(pool)
+        for claim in rows.claims(pool)
+        if claim.held
+    )
+    if not agents:
+        return agents, 0
+    held = (claim for pool in pools if not is_agents_pool(pool) for claim in rows.claims(pool) if claim.held)
+    return agents, sum(claim.slots for claim in held if (claim.project, claim.name) in agents)
 
 
 def resources_in_use(rows: Rows) -> dict[str, int]:

@@ -51,7 +51,7 @@ def too_large(ask: Candidate, limits: Limits, project: ProjectUse, machine: Mach
         return f"asks for {ask.slots} slots, the pool can never grant more than {usable}"
     if project.maximum is not None and ask.slots > project.maximum:
         return f"asks for {ask.slots} slots, {project.name!r} may hold at most {project.maximum}"
-    if machine.ceiling is not None and ask.slots > machine.ceiling:
+    if machine.ceiling is not None and machine.bounds(ask) and ask.slots > machine.ceiling:
         return f"asks for {ask.slots} slots, the machine's ceiling is {machine.ceiling}"
     return ""
 
@@ -66,7 +66,8 @@ def judge(
     now: float,
 ) -> Denial | None:
     """None if the ask may start now, else the first thing in its way."""
-    if machine.ceiling is not None and machine.in_use + ask.slots > machine.ceiling:
+    full = machine.ceiling is not None and machine.in_use + ask.slots > machine.ceiling
+    if full and machine.bounds(ask):
         return Denial(Reason.MACHINE, detail=f"machine {machine.in_use}/{machine.ceiling} over all pools")
     if limits.closed_until is not None and now < limits.closed_until:
         if limits.open_above is None:
@@ -145,7 +146,9 @@ def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | 
                 Reason.RESOURCE, detail=f"resource {kind!r} has {max(0, free)} free, {units} needed"
             )
     floor, available = machine.memory_floor_bytes, machine.memory_free_bytes
-    if floor is not None and available is not None and available < floor:
+    if floor is None or available is None or available >= floor:
+        return None
+    if machine.bounds(ask):
         detail = f"{available >> 20} MiB of memory free, the floor is {floor >> 20} MiB"
         return Denial(Reason.MEMORY, until=now + MEMORY_LOOK_S, detail=detail)
     return None

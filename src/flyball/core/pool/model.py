@@ -87,6 +87,7 @@ class Candidate:
     resources: Mapping[str, int] = field(default_factory=dict)
     asked_at: float = 0.0
     cost: Mapping[str, float] = field(default_factory=dict)
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,12 @@ class MachineUse:
     memory_free_bytes: int | None = None
     resource_free: Mapping[str, int] = field(default_factory=dict)
     """Free units of each kind of resource that a person declared."""
+    agents: frozenset[tuple[str, str]] = frozenset()
+    """Agents whose calls are counted one by one, by project and name. The machine counts the agents."""
+
+    def bounds(self, ask: Candidate) -> bool:
+        """False for a call of an agent that is counted already: it needs no more of the machine."""
+        return (ask.project, ask.name) not in self.agents
 
 
 ASK_FACTS = frozenset({"granted", "refused", "gave up", "reclaimed", "unanswered", "held", "rests", "ended"})

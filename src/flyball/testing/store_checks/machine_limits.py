@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flyball.core.pool.settings import MachineSettings
+from flyball.core.pool.settings import AGENTS_POOL, MachineSettings
 from flyball.core.pool.verdict import Reason
 from flyball.errors import UsageError
 from flyball.testing.store_checks.scenario import Scene, expect, expect_equal, machine_check, store_check
@@ -24,6 +24,20 @@ def the_machines_ceiling_holds_over_all_pools(s: Scene) -> None:
     s.take(pool="q")
     verdict = s.expect_refusal(Reason.MACHINE, pool="q")
     expect(verdict.blocker is not None, "a full machine names a blocker")
+
+
+@machine_check
+def a_call_of_an_agent_needs_no_more_of_the_machine_than_its_agent(s: Scene) -> None:
+    s.store.set_machine(MachineSettings(ceiling=2))
+    s.static(1, "p")
+    for name in ("t-1", "t-2"):
+        s.take(name=name, pool=AGENTS_POOL)
+    call = s.take(name="t-1", pool="p")
+    waits = s.park(name="t-2", pool="p")
+    expect_equal(s.nowait(name="t-1", pool=AGENTS_POOL).reason, Reason.MACHINE, "another agent")
+    expect_equal(s.nowait(name="other", pool="q").reason, Reason.MACHINE, "what is not an agent's call")
+    s.release(call)
+    expect(s.is_held(waits), "the next call is granted although the machine is full")
 
 
 @machine_check
