@@ -10,7 +10,7 @@ from flyball.host.fork import survive_forks
 from flyball.stores.memory_rows import MemoryRows
 from flyball.stores.operations import StoreOperations
 from flyball.stores.pool_session import Environment
-from flyball.stores.rows import Rows
+from flyball.stores.rows import RowReader, Rows
 from flyball.stores.transaction import ExclusiveSteps
 
 
@@ -57,11 +57,11 @@ class MemoryStore(ExclusiveSteps, StoreOperations):
     def _roll_back(self) -> None:
         self._rows.rollback()
 
-    def _peek(self) -> AbstractContextManager[Rows]:
+    def _peek(self) -> AbstractContextManager[RowReader]:
         return self._read()
 
     @contextmanager
-    def _read(self) -> Iterator[Rows]:
+    def _read(self) -> Iterator[RowReader]:
         self._rows.now, self._rows.epoch = self.now(), self._world.epoch()
         yield self._rows
 

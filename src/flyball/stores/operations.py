@@ -38,9 +38,9 @@ from flyball.stores.handoff import (
 )
 from flyball.stores.pool_session import PoolSession, ask_fact, candidate
 from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release, WakeUp
-from flyball.stores.read_only_rows import read_only
-from flyball.stores.rows import Grant, Rows
+from flyball.stores.rows import Grant, RowReader, Rows
 from flyball.stores.transaction import merge_effects, operation
+from flyball.stores.unwritten_rows import unwritten
 
 if TYPE_CHECKING:
     from flyball.core.share_lease.renewal import Renewal, Reply
@@ -187,7 +187,7 @@ class StoreOperations(AdminOperations):
                     return None, AfterCommit()
                 if claim.expires_at is None or not claim.holder.pid:
                     return verdicts.verdict_for_claim(
-                        self._session(read_only(rows), claim.pool), claim
+                        self._session(unwritten(rows), claim.pool), claim
                     ), AfterCommit()
         with self._write() as rows:
             carried = self._carry(rows)
@@ -454,7 +454,7 @@ class StoreOperations(AdminOperations):
         with self._read() as rows:
             from flyball.stores.snapshot import take_snapshot
 
-            return take_snapshot(read_only(rows), self._world)
+            return take_snapshot(rows, self._world)
 
     @operation
     def facts(self, *, limit: int) -> list[Fact]:
@@ -462,13 +462,13 @@ class StoreOperations(AdminOperations):
             return rows.facts(limit)
 
 
-def _find_claim(rows: Rows, claim_id: int, asked_at: float | None) -> Claim | None:
+def _find_claim(rows: RowReader, claim_id: int, asked_at: float | None) -> Claim | None:
     """The claim of this id, unless it is another one than was asked for then."""
     claim = rows.claim(claim_id)
     return claim if claim is not None and asked_at in (None, claim.asked_at) else None
 
 
-def _pools_to_watch(rows: Rows, pool: str) -> list[str]:
+def _pools_to_watch(rows: RowReader, pool: str) -> list[str]:
     """The pools whose holders may keep this pool's line waiting: all, under limits over all pools."""
     machine = rows.machine()
     return rows.pools() if machine.ceiling is not None or machine.resources else [pool]

@@ -30,7 +30,7 @@ from flyball.core.signals import Bucket, Signal, SignalKind
 from flyball.errors import UsageError
 from flyball.stores import codec
 from flyball.stores.port import AfterCommit
-from flyball.stores.rows import ID_BLOCK, PoolRow, Rows
+from flyball.stores.rows import ID_BLOCK, PoolRow, RowReader, Rows
 
 PROJECTS_KEPT = 1000
 """Idle projects are forgotten once a pool knows more than this many."""
@@ -378,7 +378,7 @@ def agents_and_their_calls(rows: Rows) -> tuple[frozenset[tuple[str, str]], int]
     return agents, sum(claim.slots for claim in held if (claim.project, claim.name) in agents)
 
 
-def resources_in_use(rows: Rows) -> dict[str, int]:
+def resources_in_use(rows: RowReader) -> dict[str, int]:
     used: dict[str, int] = {}
     for claim in rows.leases_with_resources():
         for kind, units in claim.resources.items():

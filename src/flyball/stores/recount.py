@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from flyball.core.pool.model import PoolCounts, ProjectUse
 from flyball.core.share_lease.renewal import ShareBudget
-from flyball.stores.rows import Rows
+from flyball.stores.rows import RowReader, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Recount:
     wrong: list[CountMismatch]
 
 
-def recount_pool(rows: Rows, pool: str) -> Recount:
+def recount_pool(rows: RowReader, pool: str) -> Recount:
     """What one pool's claims add up to, and where the kept counts differ."""
     counts = PoolCounts()
     uses: dict[str, ProjectUse] = {}
@@ -67,7 +67,7 @@ def recount_pool(rows: Rows, pool: str) -> Recount:
     return Recount(pool, counts, list(uses.values()), budget, wrong + _budget_mismatches(rows, pool, budget))
 
 
-def _recount_budget(rows: Rows, pool: str) -> ShareBudget | None:
+def _recount_budget(rows: RowReader, pool: str) -> ShareBudget | None:
     kept, leases = rows.share_budget(pool), rows.shares(pool)
     if kept is None:
         return None
@@ -80,7 +80,7 @@ def _recount_budget(rows: Rows, pool: str) -> ShareBudget | None:
     )
 
 
-def _budget_mismatches(rows: Rows, pool: str, found: ShareBudget | None) -> list[CountMismatch]:
+def _budget_mismatches(rows: RowReader, pool: str, found: ShareBudget | None) -> list[CountMismatch]:
     kept = rows.share_budget(pool)
     return [
         CountMismatch(pool, "", f"{what} of share leases", getattr(kept, what), getattr(found, what))

@@ -1,6 +1,7 @@
 """What the verbs need from a place that keeps rows.
 
-``Rows`` is one open transaction: reads see its own writes, nothing is visible outside until it ends.
+``Rows`` is one open transaction: reads see its own writes, nothing is visible outside until it ends. What
+only looks is given a ``RowReader``, which has no writes.
 Counts change only inside ``add``, ``grant`` and ``remove``, in the same step as the claim itself; only the
 doctor's recount writes them otherwise.
 """
@@ -65,14 +66,13 @@ class Life:
     since: float
 
 
-class Rows(Protocol):
+class RowReader(Protocol):
+    """Reads alone: what code that only looks is given."""
+
     now: float
     """The time of this transaction on the store's clock: one step, one time."""
     epoch: str
     """Which life of the store this is: another one, where it may have lost what it knew."""
-
-    def on_commit(self, action: Callable[[], None]) -> None:
-        """Run ``action`` once this transaction is committed."""
 
     def pool(self, name: str) -> PoolRow | None: ...
 
@@ -84,72 +84,17 @@ class Rows(Protocol):
 
     def pools(self) -> list[str]: ...
 
-    def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None: ...
-
-    def drop_pool(self, pool: str) -> None:
-        """Forget a pool without claims, and everything that is about it."""
-
     def settings(self, pool: str) -> str: ...
 
     def memory(self, pool: str) -> str: ...
-
-    def put_settings(self, pool: str, settings: str) -> None: ...
-
-    def put_memory(self, pool: str, memory: str) -> None: ...
-
-    def put_plan(self, row: PoolRow) -> None:
-        """Write limits and meters together."""
-
-    def take_block(self) -> int:
-        """The first of a block of ids that no other pool will use."""
-
-    def put_meters(self, row: PoolRow) -> None: ...
-
-    def put_watcher(self, pool: str, claim_id: int) -> None: ...
 
     def newest_waiting(self, pool: str) -> Claim | None: ...
 
     def counts(self, pool: str) -> PoolCounts: ...
 
-    def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
-        """The doctor's: replace the counts of a pool and of projects it already has."""
-
     def project(self, pool: str, name: str) -> ProjectUse | None: ...
 
     def projects(self, pool: str) -> list[ProjectUse]: ...
-
-    def put_project(self, pool: str, use: ProjectUse) -> None:
-        """Insert a project, or update its weight, maximum and share (never its counts)."""
-
-    def put_turn(self, pool: str, project: str, turn: float) -> None: ...
-
-    def drop_idle_projects(self, pool: str, *, keep: int) -> None:
-        """Once there are more than ``keep``, forget those that hold nothing and wait for nothing."""
-
-    def add(
-        self,
-        claim_id: int,
-        ask: Ask,
-        *,
-        now: float,
-        launcher_pid: int,
-        grant: Grant | None = None,
-        why: str = "",
-    ) -> None:
-        """A lease where a grant is given, else an ask that waits."""
-
-    def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None: ...
-
-    def remove(self, claim_id: int) -> None: ...
-
-    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
-        """False: it is not a lease."""
-
-    def put_mailbox(self, claim_id: int, mailbox: str) -> None:
-        """The ask is woken there from now on."""
-
-    def confirm(self, claim_id: int) -> None:
-        """Its holder has shown that it lives: the lease no longer expires."""
 
     def claim(self, claim_id: int) -> Claim | None: ...
 
@@ -189,25 +134,10 @@ class Rows(Protocol):
 
     def demands(self, pool: str | None) -> list[Demand]: ...
 
-    def put_demand(self, demand: Demand) -> None: ...
-
-    def drop_demand(self, demand: Demand) -> None: ...
-
-    def expire(self, claim_id: int, at: float) -> None:
-        """The claim ends then, unless it is extended before."""
-
     def receipt(self, pool: str, key: str) -> IdempotencyRecord | None: ...
-
-    def put_receipt(self, pool: str, key: str, receipt: IdempotencyRecord) -> None:
-        """Some that are over by now are forgotten on the way."""
-
-    def drop_receipt(self, claim_id: int) -> None:
-        """The client that asked for this claim may ask again under the same key."""
 
     def note(self, name: str) -> str | None:
         """A small text that the store keeps for all who use it."""
-
-    def put_note(self, name: str, text: str) -> None: ...
 
     def notes(self, prefix: str) -> dict[str, str]:
         """All whose names begin so."""
@@ -215,27 +145,104 @@ class Rows(Protocol):
     def life(self) -> Life | None:
         """The life of the store that was written down last."""
 
-    def put_life(self, life: Life) -> None: ...
-
     def share_budget(self, pool: str) -> ShareBudget | None:
         """What share leases of a pool divide, without terms; None where there never was one."""
-
-    def put_share_budget(self, pool: str, budget: ShareBudget) -> None: ...
 
     def share(self, pool: str, name: str) -> ShareLease | None: ...
 
     def shares(self, pool: str) -> list[ShareLease]:
         """In the order of their names."""
 
+    def machine(self) -> MachineSettings: ...
+
+    def facts(self, limit: int) -> list[Fact]: ...
+
+
+class Rows(RowReader, Protocol):
+    """Reads and writes."""
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        """Run ``action`` once this transaction is committed."""
+
+    def add_pool(self, row: PoolRow, *, settings: str, memory: str) -> None: ...
+
+    def drop_pool(self, pool: str) -> None:
+        """Forget a pool without claims, and everything that is about it."""
+
+    def put_settings(self, pool: str, settings: str) -> None: ...
+
+    def put_memory(self, pool: str, memory: str) -> None: ...
+
+    def put_plan(self, row: PoolRow) -> None:
+        """Write limits and meters together."""
+
+    def take_block(self) -> int:
+        """The first of a block of ids that no other pool will use."""
+
+    def put_meters(self, row: PoolRow) -> None: ...
+
+    def put_watcher(self, pool: str, claim_id: int) -> None: ...
+
+    def put_counts(self, pool: str, counts: PoolCounts, projects: Sequence[ProjectUse]) -> None:
+        """The doctor's: replace the counts of a pool and of projects it already has."""
+
+    def put_project(self, pool: str, use: ProjectUse) -> None:
+        """Insert a project, or update its weight, maximum and share (never its counts)."""
+
+    def put_turn(self, pool: str, project: str, turn: float) -> None: ...
+
+    def drop_idle_projects(self, pool: str, *, keep: int) -> None:
+        """Once there are more than ``keep``, forget those that hold nothing and wait for nothing."""
+
+    def add(
+        self,
+        claim_id: int,
+        ask: Ask,
+        *,
+        now: float,
+        launcher_pid: int,
+        grant: Grant | None = None,
+        why: str = "",
+    ) -> None:
+        """A lease where a grant is given, else an ask that waits."""
+
+    def grant(self, claim_id: int, grant: Grant, *, now: float, expires_at: float | None) -> None: ...
+
+    def remove(self, claim_id: int) -> None: ...
+
+    def rebind(self, claim_id: int, holder: Holder, *, launcher_pid: int) -> bool:
+        """False: it is not a lease."""
+
+    def put_mailbox(self, claim_id: int, mailbox: str) -> None:
+        """The ask is woken there from now on."""
+
+    def confirm(self, claim_id: int) -> None:
+        """Its holder has shown that it lives: the lease no longer expires."""
+
+    def put_demand(self, demand: Demand) -> None: ...
+
+    def drop_demand(self, demand: Demand) -> None: ...
+
+    def expire(self, claim_id: int, at: float) -> None:
+        """The claim ends then, unless it is extended before."""
+
+    def put_receipt(self, pool: str, key: str, receipt: IdempotencyRecord) -> None:
+        """Some that are over by now are forgotten on the way."""
+
+    def drop_receipt(self, claim_id: int) -> None:
+        """The client that asked for this claim may ask again under the same key."""
+
+    def put_note(self, name: str, text: str) -> None: ...
+
+    def put_life(self, life: Life) -> None: ...
+
+    def put_share_budget(self, pool: str, budget: ShareBudget) -> None: ...
+
     def put_share(self, pool: str, lease: ShareLease) -> None:
         """Counts follow: what share leases hold is in use."""
 
     def drop_share(self, pool: str, name: str) -> None: ...
 
-    def machine(self) -> MachineSettings: ...
-
     def put_machine(self, machine: MachineSettings) -> None: ...
 
     def add_facts(self, facts: Sequence[Fact]) -> None: ...
-
-    def facts(self, limit: int) -> list[Fact]: ...

@@ -1,6 +1,6 @@
 """Reading without writing: what every pool would decide right now.
 
-It works on read-only rows: a stale plan is shown as it would be, and stays stale in the store.
+A stale plan is shown as it would be, and stays stale in the store (unwritten_rows.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from flyball.core.share_lease.renewal import ShareLease
 from flyball.stores import codec, verdicts
 from flyball.stores.pool_session import Environment, PoolSession, candidate, resources_in_use
 from flyball.stores.port import Demand
-from flyball.stores.rows import Rows
+from flyball.stores.rows import RowReader
+from flyball.stores.unwritten_rows import unwritten
 
 ASKS_SHOWN = 200
 """A line may be thousands long; people and programs look at its front."""
@@ -79,9 +80,10 @@ class Snapshot:
     resources_in_use: Mapping[str, int]
 
 
-def take_snapshot(rows: Rows, world: Environment) -> Snapshot:
-    """Every pool with any state, from read-only rows."""
-    pools = tuple(_pool(PoolSession(rows, name, world)) for name in rows.pools())
+def take_snapshot(rows: RowReader, world: Environment) -> Snapshot:
+    """Every pool with any state."""
+    planned = unwritten(rows)
+    pools = tuple(_pool(PoolSession(planned, name, world)) for name in rows.pools())
     return Snapshot(rows.now, pools, rows.machine(), resources_in_use(rows))
 
 

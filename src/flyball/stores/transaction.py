@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from flyball.errors import StoreBusyError
 from flyball.stores.pool_session import Environment, PoolSession
 from flyball.stores.port import AfterCommit, Release
-from flyball.stores.rows import Rows
+from flyball.stores.rows import RowReader, Rows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,11 +53,11 @@ class Transactions(ABC):
         """Open an exclusive transaction; commits at the end, rolls back on an exception."""
 
     @abstractmethod
-    def _read(self) -> AbstractContextManager[Rows]:
+    def _read(self) -> AbstractContextManager[RowReader]:
         """Open a consistent read-only view; must never write."""
 
     @abstractmethod
-    def _peek(self) -> AbstractContextManager[Rows]:
+    def _peek(self) -> AbstractContextManager[RowReader]:
         """For a single read: no view that has to be opened and closed."""
 
     @abstractmethod

@@ -57,7 +57,7 @@ from flyball.stores.postgres.transaction import (
     perform,
     reading,
 )
-from flyball.stores.rows import Rows
+from flyball.stores.rows import RowReader, Rows
 from flyball.stores.transaction import merge_effects
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class PostgresSteps(StoreOperations):
     # -- reading ------------------------------------------------------------------------------------
 
     @contextmanager
-    def _read(self) -> Iterator[Rows]:
+    def _read(self) -> Iterator[RowReader]:
         if self._open.step is not None:
             yield self._open.step.rows
             return
@@ -172,7 +172,7 @@ class PostgresSteps(StoreOperations):
                 yield self._nothing(link)
 
     @contextmanager
-    def _peek(self) -> Iterator[Rows]:
+    def _peek(self) -> Iterator[RowReader]:
         if self._open.step is not None:
             yield self._open.step.rows
             return

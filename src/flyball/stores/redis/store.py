@@ -45,7 +45,7 @@ from flyball.stores.redis.errors import maybe_done
 from flyball.stores.redis.id_blocks import SPACE
 from flyball.stores.redis.pool_image import PoolImage, PoolState
 from flyball.stores.redis.script_runner import LostAsk, RedisSteps, parse_state
-from flyball.stores.rows import Rows
+from flyball.stores.rows import RowReader, Rows
 
 ROUNDS = 16
 
@@ -61,10 +61,10 @@ class ImageTransaction(StoreOperations):
     def _write(self) -> Iterator[Rows]:
         yield self._image
 
-    def _read(self) -> AbstractContextManager[Rows]:
+    def _read(self) -> AbstractContextManager[RowReader]:
         return self._write()
 
-    def _peek(self) -> AbstractContextManager[Rows]:
+    def _peek(self) -> AbstractContextManager[RowReader]:
         return self._write()
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class AdminReads(RedisSteps):
         return ImageTransaction(self._world, self._image(*self._registry.pools()))
 
     @contextmanager
-    def _peek(self) -> Iterator[Rows]:
+    def _peek(self) -> Iterator[RowReader]:
         yield self._image(*self._registry.pools())
 
     def _change(self, pool: str, work: Callable[[ImageTransaction], AfterCommit]) -> AfterCommit:

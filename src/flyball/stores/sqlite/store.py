@@ -33,7 +33,7 @@ from flyball.host.log import tell_log
 from flyball.stores.operations import StoreOperations
 from flyball.stores.pool_session import Environment
 from flyball.stores.port import AfterCommit, Release
-from flyball.stores.rows import Rows
+from flyball.stores.rows import RowReader, Rows
 from flyball.stores.sqlite import fast_path, schema
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.errors import as_store_error
@@ -113,7 +113,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         return _WriteStep(self)
 
     @contextmanager
-    def _read(self) -> Iterator[Rows]:
+    def _read(self) -> Iterator[RowReader]:
         with self._translated():
             self._look_for_the_file()
             rows = self._ready()
@@ -128,7 +128,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
                 _roll_back(rows.connection)
 
     @contextmanager
-    def _peek(self) -> Iterator[Rows]:
+    def _peek(self) -> Iterator[RowReader]:
         # Every hand-off waits for this: one block instead of two.
         try:
             yield self._ready()

@@ -1,46 +1,25 @@
-"""Rows on which planning can run and nothing is written: what would be, without making it so."""
+"""What would be, without making it so: rows on which a stale plan is made anew and not written.
+
+A reader is given a ``RowReader`` and can write nothing. But how an ask stands follows from the plan of its
+pool, which has to be made anew where it is stale. So a session may run on these rows: what a plan writes is
+kept here as far as it reads it back, and forgotten otherwise. There is no other write: a session that grants,
+ends or parks on them fails.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
-from flyball.core.pool.model import Claim, ProjectUse
+from flyball.core.pool.model import Claim, Fact, ProjectUse
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
-from flyball.stores.rows import Rows
+from flyball.stores.rows import Life, PoolRow, RowReader, Rows
 
-_WRITES = frozenset(
-    [
-        "add_pool",
-        "put_settings",
-        "put_plan",
-        "put_meters",
-        "put_watcher",
-        "put_counts",
-        "drop_idle_projects",
-        "put_turn",
-        "add",
-        "grant",
-        "remove",
-        "rebind",
-        "put_mailbox",
-        "confirm",
-        "put_demand",
-        "drop_demand",
-        "put_machine",
-        "expire",
-        "put_receipt",
-        "drop_receipt",
-        "put_note",
-        "put_life",
-        "add_facts",
-    ]
-)
+_READS = frozenset([*RowReader.__annotations__, *vars(RowReader)])
 
 
-class ReadOnlyRows:
-    """Reads pass through; writes are forgotten, but for what planning reads back."""
-
-    def __init__(self, rows: Rows) -> None:
+class UnwrittenRows:
+    def __init__(self, rows: RowReader) -> None:
         self._rows = rows
         self._memory: dict[str, str] = {}
         self._shares: dict[tuple[str, str], int | None] = {}
@@ -49,7 +28,12 @@ class ReadOnlyRows:
         self._oldest: dict[tuple[str | None, str | None], Claim | None] = {}
 
     def __getattr__(self, name: str) -> Any:
-        return (lambda *_args, **_kwargs: None) if name in _WRITES else getattr(self._rows, name)
+        """The reads, as they are."""
+        if name not in _READS:
+            raise AttributeError(f"{name} is not a read, nor written by a plan")
+        return getattr(self._rows, name)
+
+    # -- written by a plan, and read back ---------------------------------------------------------------
 
     def put_project(self, pool: str, use: ProjectUse) -> None:
         self._shares[pool, use.name] = use.share
@@ -86,9 +70,6 @@ class ReadOnlyRows:
             self._oldest[pool, project] = self._rows.oldest_lease(pool, project)
         return self._oldest[pool, project]
 
-    def take_block(self) -> int:
-        return 0
-
     def project(self, pool: str, name: str) -> ProjectUse | None:
         use = self._rows.project(pool, name)
         return self._with_share(pool, use) if use is not None else None
@@ -100,6 +81,21 @@ class ReadOnlyRows:
         use.share = self._shares.get((pool, use.name), use.share)
         return use
 
+    # -- written by a plan, and forgotten ---------------------------------------------------------------
 
-def read_only(rows: Rows) -> Rows:
-    return cast(Rows, ReadOnlyRows(rows))
+    def put_plan(self, row: PoolRow) -> None:
+        """The session has it."""
+
+    def drop_idle_projects(self, pool: str, *, keep: int) -> None:
+        """They are there for those who look."""
+
+    def put_life(self, life: Life) -> None:
+        """Of no use to a reader."""
+
+    def add_facts(self, facts: Sequence[Fact]) -> None:
+        """It has not happened."""
+
+
+def unwritten(rows: RowReader) -> Rows:
+    """For a session that says how things stand. It writes what a plan writes, and no more."""
+    return cast(Rows, UnwrittenRows(rows))
