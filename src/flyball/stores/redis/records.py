@@ -3,6 +3,10 @@
 A row is one line of fields between tabs. Names hold no control characters; whatever else a person may write
 goes through ``escape``. Numbers are written so that they come back exactly.
 
+Tabs and not JSON: the scripts of most asks and ends take a few fields out of a line with one pattern, 0.12 us
+of the server's time where ``cjson.decode`` takes 1.2, and a claim is 77 bytes in place of 348. Read and
+written as a whole the two cost the same (2 us), but ``cjson`` keeps 14 digits of a number, and no infinity.
+
 A share budget is fields of its pool, a share lease one line of a hash (renewal.lua, share.lua). The target of
 a lease is in another hash, since the plan sets targets and nothing else of a lease.
 """
