@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -532,3 +533,26 @@ def test_an_answer_of_requests_keeps_its_slot_until_it_is_closed(gov: Governor) 
             assert answer.raw.read(1) == b"{"
             assert pool_of(gov).in_use == 1
         assert pool_of(gov).in_use == 0
+
+
+@pytest.mark.parametrize("sdk", [sdk for sdk in SDKS if sdk.is_async], ids=str)
+def test_a_call_that_is_cancelled_gives_its_slot_back(sdk: Sdk) -> None:
+    gate, go_on = Listener(), threading.Event()
+
+    async def story(client: Any) -> None:
+        asking = asyncio.ensure_future(sdk.ask(client, provider))
+        async with asyncio.timeout(60):
+            while not gate.in_use:
+                await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await free(gate)
+        go_on.set()
+
+    def until_told(_: float) -> None:
+        go_on.wait(60)
+
+    with Provider(Capacity.parse("8"), sleep=until_told) as provider:
+        play(sdk, provider, gate, story)
+    assert (gate.told, len(gate.ends)) == ([], 1)
