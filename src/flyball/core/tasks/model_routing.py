@@ -73,7 +73,7 @@ class Routing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class ModelRoute:
     model: str
     """What the runtime is asked for; empty leaves it its own choice."""
     tier: str = ""
@@ -83,7 +83,9 @@ class Route:
     """A flag or a label said so."""
 
 
-def resolve(routing: Routing, stage: str, labels: Sequence[str] = (), *, last_try: bool = False) -> Route:
+def resolve(
+    routing: Routing, stage: str, labels: Sequence[str] = (), *, last_try: bool = False
+) -> ModelRoute:
     """The model for one launch; UsageError where what was asked for is not allowed.
 
     >>> resolve(Routing(), "implement", ["model:review:opus"]).rationale
@@ -116,7 +118,7 @@ def recovery_tier(allowed: Collection[str]) -> str:
     return next((tier for tier in reversed(TIERS) if tier in allowed and tier not in EXPLICIT_ONLY), "")
 
 
-def _requested_route(routing: Routing, stage: str, labels: Sequence[str]) -> Route:
+def _requested_route(routing: Routing, stage: str, labels: Sequence[str]) -> ModelRoute:
     if routing.flag:
         return _route(routing.flag, f"--model {routing.flag}", explicit=True)
     for prefix in (f"{_LABEL}{stage}:", _LABEL):
@@ -129,15 +131,15 @@ def _requested_route(routing: Routing, stage: str, labels: Sequence[str]) -> Rou
     if stage in routing.stages:
         return _route(routing.stages[stage], f"the project's default for {stage}")
     if routing.runtime == ANY_PROGRAM and not routing.names:
-        return Route(model="", rationale="no model was named")
+        return ModelRoute(model="", rationale="no model was named")
     return _route(STAGE_TIERS.get(stage, UNKNOWN_STAGE_TIER), f"stage default ({stage})")
 
 
-def _route(name: str, why: str, *, explicit: bool = False) -> Route:
-    return Route(model=name, tier=tier_in_name(name), rationale=why, explicit=explicit)
+def _route(name: str, why: str, *, explicit: bool = False) -> ModelRoute:
+    return ModelRoute(model=name, tier=tier_in_name(name), rationale=why, explicit=explicit)
 
 
-def _check(routing: Routing, route: Route) -> None:
+def _check(routing: Routing, route: ModelRoute) -> None:
     if not route.tier:
         return
     if route.tier not in routing.allowed:
@@ -153,7 +155,7 @@ def _check(routing: Routing, route: Route) -> None:
         )
 
 
-def _with_runtime_name(routing: Routing, route: Route) -> Route:
+def _with_runtime_name(routing: Routing, route: ModelRoute) -> ModelRoute:
     """As the runtime calls it. A runtime without a name for the tier makes its own choice."""
     if route.model not in TIERS:
         return route

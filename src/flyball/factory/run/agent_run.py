@@ -32,7 +32,7 @@ from pathlib import Path
 from flyball.core.budget.limits import Refusal
 from flyball.core.pool.model import Holder, Outcome
 from flyball.core.signals import End, Signal
-from flyball.core.tasks.model_routing import Route
+from flyball.core.tasks.model_routing import ModelRoute
 from flyball.core.tasks.next_step import Action, Decision, after_limit
 from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import RunPhase, State, Step, TaskRecord
@@ -76,7 +76,7 @@ class AgentJob:
     purpose: Purpose
     stage: str
     """Names the model's tier, and the ask of a stage or a review."""
-    route: Route
+    route: ModelRoute
     max_s: float | None = None
     """None: as long as ``agent.max_s`` allows."""
     max_s_key: str = ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flyball.core.tasks.labels import LandingPolicy, landing_policy, retry_tier
-from flyball.core.tasks.model_routing import IMPLEMENT, Route, Routing, resolve
+from flyball.core.tasks.model_routing import IMPLEMENT, ModelRoute, Routing, resolve
 from flyball.core.tasks.next_step import Budgets, budgets_for
 from flyball.core.tasks.task import Task, ancestors
 from flyball.factory.agents.watcher import AgentLimits
@@ -26,7 +26,7 @@ class RunPolicy:
     default_model: str = ""
     """For every task that names none."""
 
-    def route_for(self, task: Task, stage: str = IMPLEMENT, *, last_try: bool = False) -> Route:
+    def route_for(self, task: Task, stage: str = IMPLEMENT, *, last_try: bool = False) -> ModelRoute:
         """Which model a launch for the task asks for; UsageError where the project does not allow it."""
         models, agent = self.config.models, self.config.agent
         own = {IMPLEMENT: agent.model} if agent.model else {}
