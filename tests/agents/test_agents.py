@@ -110,7 +110,7 @@ def test_a_limited_run_is_75_one_line_and_counted_once(agent: Agent, bench_of: B
 def test_the_line_says_which_limit_it_was(agent: Agent, script: str, words: str, bench_of: Benches) -> None:
     done = bench_of(script).run(agent)
     assert done.code == 75, done.stderr
-    (line,) = done.said
+    *_, line = done.said  # behind what it may say of how full a window is
     assert line.startswith(words)
 
 

@@ -14,8 +14,8 @@ def test_a_limited_run_waits_for_the_reset_and_goes_on_with_its_session(bench_of
     bench.door.set()
     done = bench.run(ClaudeOnSubscription(), "--retry-limited", "1")
     assert done.code == 0, done.stderr
-    assert "trying again in" in done.said[0]
-    assert "(1 of 1)" in done.said[0]
+    (again,) = (line for line in done.said if "trying again in" in line)
+    assert "(1 of 1)" in again
     started = [each["session_id"] for each in events(done.stdout) if each.get("subtype") == "init"]
     assert len(started) == 2
     assert len(set(started)) == 1
