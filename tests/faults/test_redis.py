@@ -84,8 +84,10 @@ def holding(start: Start, url: str, number: int = 1) -> subprocess.Popen[str]:
 def results(processes: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
     found = []
     for process in processes:
-        out, _ = process.communicate(timeout=100)
-        assert process.returncode == 0
+        assert process.stdout is not None
+        # Not communicate(): a process that was done before "ready" was read has its last line in the buffer.
+        out = process.stdout.read()
+        assert process.wait() == 0
         found.append(json.loads(out.splitlines()[-1]))
     return found
 
