@@ -56,6 +56,20 @@ def test_calls_at_once_are_never_more_than_the_cap_and_all_are_served(running: R
         assert provider.tally().peak_open == 2
 
 
+def test_a_refused_family_closes_its_own_pool_and_not_its_siblings(running: RunningGateway) -> None:
+    running.governor.set_pool("127.0.0.1", families={"opus": "*opus*"})
+    running.server.calls.families.refresh()
+    with Provider(Capacity.parse("8"), Manner(tokens_per_s=1000), script="429:600") as provider:
+        hurried = {"x-stainless-timeout": "1"}
+        opus, haiku = ({**CALL, "model": f"claude-{name}-5"} for name in ("opus", "haiku"))
+        assert running.call(provider.url, body=opus, headers=hurried)[0] == 429
+        assert running.call(provider.url, body=haiku, headers=hurried)[0] == 200
+        assert running.call(provider.url, body=opus, headers=hurried)[0] == 429
+        assert provider.tally().accepted == 1
+    assert running.pool("127.0.0.1:opus").closed_for_s
+    assert not running.pool("127.0.0.1").closed_for_s
+
+
 def test_a_refused_call_is_tried_again_and_its_client_sees_only_the_good_answer(
     running: RunningGateway,
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 200
+PATIENCE_S = 120
 URLS = pytest.mark.parametrize("url", [None, "memory:"])
 
 
@@ -41,7 +41,8 @@ def test_after_a_storm_of_interrupts_everybody_is_served_as_before(home: Path) -
         signal.signal(signal.SIGALRM, cut)
         for _ in range(400):
             try:
-                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00005, 0.0006))
+                # Again after a while: one that falls into a finaliser is swallowed by the interpreter.
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00005, 0.0006), 5.0)
                 while True:
                     gov.acquire("p").release()
             except Cut:

@@ -91,14 +91,21 @@ def key_weight(text: str) -> tuple[str, float]:
 
 
 def key_pattern(text: str) -> tuple[str, str]:
-    """``opus=claude-opus-*``; ``opus=0`` removes it.
+    """``opus=claude-opus-*``, or ``opus`` alone where that name is known; ``opus=0`` removes it.
 
-    >>> key_pattern("opus=claude-opus-*")
-    ('opus', 'claude-opus-*')
+    >>> key_pattern("opus=claude-opus-*"), key_pattern("haiku")
+    (('opus', 'claude-opus-*'), ('haiku', '*haiku*'))
     """
-    key, _, pattern = text.partition("=")
+    from flyball.core.pool.families import KNOWN_FAMILIES
+
+    key, given, pattern = text.partition("=")
+    if not given:
+        pattern = KNOWN_FAMILIES.get(key, "")
     if not key or not pattern:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=MODEL, such as opus=claude-opus-*")
+        known = ", ".join(KNOWN_FAMILIES)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=MODEL, such as opus=claude-opus-*; known without =MODEL: {known}"
+        )
     return key, pattern
 
 

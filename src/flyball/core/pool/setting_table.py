@@ -234,8 +234,8 @@ SETTING_GROUPS: Mapping[str, tuple[Setting, ...]] = {
             choices=_enum_words(Counting)
         ),
         Setting(
-            "families", dict[str, str], "--family", "NAME=MODEL",
-            "calls of these models use a pool of their own, such as opus=claude-opus-*",
+            "families", dict[str, str], "--family", "NAME[=MODEL]",
+            "calls of these models use a pool of their own, such as opus, or old=claude-opus-4-1*",
             named_by="family", form="a model's name, in which * stands for anything"
         ),
         Setting(
