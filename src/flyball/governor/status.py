@@ -33,7 +33,8 @@ SILENT_S = HEARD_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareStatus:
-    """One incarnation of a node, and what it holds of the pool."""
+    """One incarnation of a node and what it holds of the pool, as its last renewal said. What the node itself
+    knows now is its ``ShareStats``."""
 
     node: str
     incarnation: str

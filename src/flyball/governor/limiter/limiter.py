@@ -66,7 +66,10 @@ class WindowStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimiterStats:
-    """A limiter at one moment. ``record`` is the same for JSON."""
+    """A limiter at one moment. ``record`` is the same for JSON.
+
+    Not a ``PoolStatus``: a limiter has no leases, projects or holders, and reading it touches no store.
+    """
 
     name: str
     profile: str

@@ -197,7 +197,11 @@ _AGREED = ("heartbeat_s", "grace_s", "allotment", "estimates")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareStats:
-    """A share at one moment. ``record`` is the same for JSON."""
+    """A share at one moment, as its own process knows it. ``record`` is the same for JSON.
+
+    ``ShareStatus`` is the store's side of the same lease: what the last renewal said. The two may differ, and
+    a difference is what a person looks for, so neither is made from the other.
+    """
 
     pool: str
     node: str
