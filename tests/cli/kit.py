@@ -51,7 +51,7 @@ class Cli:
 
 
 def edit(cli: Cli, statement: str) -> None:
-    """Change the state behind everybody's back."""
+    """Change the state without any command or governor."""
     connection = sqlite3.connect(cli.database)
     connection.execute(statement)
     connection.commit()

@@ -1,4 +1,4 @@
-"""Servers that no wheel brings: one that is too old, and one whose certificate nobody vouches for."""
+"""Servers that no wheel brings: one that is too old, and one whose certificate has no known issuer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Made for these tests, for nobody else: a key that everybody may read.
+# Made for these tests, and used nowhere else: a key that is public.
 CERTIFICATE = """\
 -----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg4zPEqmLbmDst5bzr
@@ -66,7 +66,7 @@ def old_redis(version: str) -> Iterator[int]:
 
 @contextmanager
 def old_postgres(version: str) -> Iterator[int]:
-    """Lets everybody in and says which version it is, as the protocol has it; then hears nothing more."""
+    """Lets every client in and says which version it is, as the protocol has it; then hears nothing more."""
 
     def message(kind: bytes, body: bytes) -> bytes:
         return kind + struct.pack("!I", len(body) + 4) + body

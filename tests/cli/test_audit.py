@@ -54,7 +54,7 @@ def test_a_home_in_which_nothing_happened(cli: Cli) -> None:
     assert cli("audit", "--json").json == {"lines": [], "earlier": 0, "unreadable": 0}
 
 
-def test_a_line_that_somebody_was_killed_over_hides_no_other(changed: Cli) -> None:
+def test_a_line_whose_writer_was_killed_hides_no_other(changed: Cli) -> None:
     log = changed.home / "registry" / "audit.jsonl"
     log.write_bytes(log.read_bytes() + b'{"at": "2026\n[]\n\xff\n')
     said = changed("audit")

@@ -58,7 +58,7 @@ def test_an_ambient_key_under_the_other_name_is_refused(
     assert provider.batches.keys == set()
 
 
-def test_nobody_is_taken_to_have_said_yes(cli: Cli, provider: Provider, prompts: str) -> None:
+def test_silence_is_not_taken_for_a_yes(cli: Cli, provider: Provider, prompts: str) -> None:
     said = cli("batch", "submit", prompts, "--model", MODEL)
     assert (said.code, "confirm this batch with --yes" in said.err) == (2, True)
     assert provider.batches.keys == set()
@@ -103,7 +103,7 @@ def test_a_batch_goes_out_is_watched_and_its_answers_come_back_by_id(
     assert provider.batches.keys == {KEY}
 
 
-def test_a_cancelled_batch_says_so_and_its_results_are_no_success(
+def test_a_cancelled_batch_says_so_and_its_results_are_not_a_success(
     cli: Cli, provider: Provider, prompts: str
 ) -> None:
     sent = cli("batch", "submit", prompts, "--model", MODEL, "--yes", "--json").json

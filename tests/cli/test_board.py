@@ -105,7 +105,7 @@ def test_what_is_blocked_is_shown_with_its_reason_and_what_to_do(here: Cli, site
     assert "flyball tail t-1" in out
 
 
-def test_a_blocked_task_that_a_person_closed_is_nobodys_turn_any_more(here: Cli, site: Project) -> None:
+def test_a_blocked_task_that_a_person_closed_waits_for_no_person_any_more(here: Cli, site: Project) -> None:
     path = site.task("t-1")
     blocked(site, "t-1", "the key is wrong")
     path.write_text(path.read_text().replace("status: open", "status: closed"))
@@ -235,7 +235,7 @@ def test_merged_tasks_are_a_line_with_the_latest_first() -> None:
     assert "and 3 more" in text
 
 
-def test_columns_that_nobody_fills_are_not_there() -> None:
+def test_columns_without_a_value_are_not_there() -> None:
     bare = BoardRow(task="t-1", title="", state="running")
     paid = BoardRow(task="t-2", title="", state="running", tokens=81_250, cost_usd=0.5)
     board = Board(project="b", run="r", pid=7, width=3, at=0.0, rows=[bare])

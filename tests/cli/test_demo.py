@@ -60,7 +60,7 @@ def test_a_longer_demo_makes_more_calls_and_moves_the_capacity_later() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 601])
-def test_a_length_nobody_wants_is_refused(seconds: float) -> None:
+def test_a_length_out_of_bounds_is_refused(seconds: float) -> None:
     with pytest.raises(UsageError, match="--seconds"):
         demo.plan(seconds, seed=1)
 

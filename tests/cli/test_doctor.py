@@ -65,12 +65,12 @@ def test_dead_leases_and_asks_are_found_and_taken_back(cli: Cli, governor: Gover
     fixed = cli("doctor", "--fix")
     assert fixed.code == 0
     assert fixed.out.startswith("healthy, 2 fixed")
-    # The slot went on to whoever waited for it.
+    # The slot went on to the ask that waited for it.
     (pool,) = governor.status().pools
     assert [lease.pid for lease in pool.leases] == [waiter]
 
 
-def test_a_dead_lease_is_a_problem_where_it_keeps_somebody_waiting_in_another_pool(
+def test_a_dead_lease_is_a_problem_where_it_keeps_an_ask_waiting_in_another_pool(
     cli: Cli, governor: Governor, people: People
 ) -> None:
     governor.set_machine(MachineSettings(ceiling=1))
@@ -86,7 +86,7 @@ def test_a_dead_lease_that_fills_the_cap_is_a_problem(cli: Cli, governor: Govern
     assert cli("doctor").code == 1
 
 
-def test_a_dead_lease_that_nobody_needs_is_only_noted_such_as_what_replace_leaves(cli: Cli) -> None:
+def test_a_dead_lease_that_blocks_no_ask_is_only_noted_such_as_what_replace_leaves(cli: Cli) -> None:
     command = [sys.executable, "-m", "flyball", "exec", "--pool", "w", "--replace", "--", "true"]
     assert subprocess.run(command, timeout=60).returncode == 0
     found = cli("doctor")
@@ -294,7 +294,7 @@ def test_a_folder_that_is_not_flyballs_own_keeps_its_permissions(
     assert stat.S_IMODE(shared.stat().st_mode) == 0o755
 
 
-def test_a_home_that_is_no_folder_and_a_file_that_is_one_are_unusable(cli: Cli) -> None:
+def test_a_home_that_is_not_a_folder_and_a_file_that_is_one_are_unusable(cli: Cli) -> None:
     cli.home.write_text("not a folder")
     result = cli("doctor", "--fix")
     assert result.code == 1
@@ -334,7 +334,7 @@ def test_a_file_one_may_not_write_is_a_problem_and_ones_own_is_made_usable_again
     assert _powerless("exec", "--", "true").returncode == 0
 
 
-def test_a_lock_that_is_no_file_is_unusable(cli: Cli) -> None:
+def test_a_lock_that_is_not_a_file_is_unusable(cli: Cli) -> None:
     cli.home.mkdir(mode=0o700)
     (cli.home / "governor.db.lock").mkdir()
     assert kinds(cli, "--fix") == {("unusable", ""): False}
@@ -390,7 +390,7 @@ def test_a_wall_clock_set_back_changes_nothing(
     assert kinds(cli) == {}
 
 
-def test_sockets_nobody_listens_on_are_swept(cli: Cli, governor: Governor) -> None:
+def test_sockets_without_a_listener_are_swept(cli: Cli, governor: Governor) -> None:
     governor.set_pool("anthropic", cap=3)
     folder = folder_for(cli.home)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -459,7 +459,7 @@ def test_state_in_memory_has_nothing_to_examine(cli: Cli, monkeypatch: pytest.Mo
     assert cli("doctor").code == 0
 
 
-def test_a_window_that_nobody_spends_is_worth_a_note(cli: Cli, governor: Governor) -> None:
+def test_a_window_that_is_not_spent_is_worth_a_note(cli: Cli, governor: Governor) -> None:
     governor.set_pool("x", cap=1, windows={"token": "200/min", "requests": "60/min"})
     assert "token" not in cli("doctor").out
     governor.acquire("x", cost={"tokens": 5}).release()

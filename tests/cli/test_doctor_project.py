@@ -63,14 +63,14 @@ def test_what_finished_work_left_behind_is_named_and_mended(cli: Cli, here: Proj
     path = tree(here, "t-1")
     found = kinds(cli)
     assert "t-1" in str(found["leftover-worktree"]["words"])
-    assert cli("doctor").code == 0, "a note needs nobody"
+    assert cli("doctor").code == 0, "a note does not need a person"
     assert kinds(cli, "--fix")["leftover-worktree"]["fixed"] is True
     assert not path.exists()
     assert "agent/t-1" not in here.git("branch", "--list", "agent/*")
     assert "leftover-worktree" not in kinds(cli)
 
 
-def test_work_that_nobody_else_has_is_left_alone(cli: Cli, here: Project) -> None:
+def test_work_that_exists_only_here_is_left_alone(cli: Cli, here: Project) -> None:
     closed(here, "t-1")
     path = tree(here, "t-1")
     work(here, path)

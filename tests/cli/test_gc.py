@@ -1,4 +1,4 @@
-"""``flyball gc``: what finished work has left behind goes; nothing that anybody could miss does."""
+"""``flyball gc``: what finished work has left behind goes; nothing that could be missed does."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_worktree_that_lost_its_git_stays(here: Cli, site: Project) -> None:
     assert path.exists()
 
 
-def test_a_folder_that_is_no_worktree_of_ours_stays(here: Cli, site: Project) -> None:
+def test_a_folder_that_is_not_a_worktree_of_ours_stays(here: Cli, site: Project) -> None:
     path = site.worktree("notes")
     path.mkdir(parents=True)
     assert "not a worktree of this repository" in kept(here("gc", "--json").json)["notes"]

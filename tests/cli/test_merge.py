@@ -32,7 +32,7 @@ def test_an_unknown_task_is_asked_about(here: Cli, site: Project) -> None:
     assert "did you mean 't-1'?" in result.err
 
 
-def test_a_task_that_nobody_worked_on_has_nothing_to_land(here: Cli, site: Project) -> None:
+def test_a_task_without_any_work_has_nothing_to_land(here: Cli, site: Project) -> None:
     site.task("t-1")
     result = here("merge", "t-1")
     assert result.code == 2

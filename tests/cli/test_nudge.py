@@ -41,7 +41,7 @@ def test_a_message_too_long_for_a_prompt_is_refused(here: Cli, site: Project) ->
     assert "put it into a file" in here("nudge", "t-1", "x" * (LONGEST_CHARS + 1)).err
 
 
-def test_a_message_that_is_no_text_is_refused(
+def test_a_message_that_is_not_text_is_refused(
     here: Cli, site: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.task("t-1")

@@ -24,7 +24,7 @@ SECRET = "s3cret"
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[PostgresServer]:
-    """A server that wants a password, with somebody who may do everything, one who may not, one who reads."""
+    """A server that wants a password, with a superuser, a weak user and a reader."""
     server = PostgresServer(tcp=True)
     server.rules.write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
     for name, rights in (("someone", "SUPERUSER"), ("weak", ""), ("reader", "SUPERUSER")):
@@ -36,7 +36,7 @@ def guarded() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="module")
 def follower() -> Iterator[PostgresServer]:
-    """A hot standby, of nobody."""
+    """A hot standby without a primary."""
     server = PostgresServer(tcp=True)
     server.stop()
     (server.folder / "data" / "standby.signal").touch()
@@ -119,7 +119,7 @@ def test_it_is_refused_with_the_setting_to_change(
 
 
 READS = {"permission"}
-"""Whoever may not make a schema may still look: there is nothing."""
+"""A user that may not make a schema may still look: there is nothing."""
 
 
 @pytest.mark.parametrize("wrong", [wrong for wrong in WORDS if wrong not in READS])

@@ -75,7 +75,7 @@ def test_exec_leaves_stdout_to_its_command(cli: Cli) -> None:
     assert json.loads(result.err)["message"] == "unknown option --prioriti; did you mean --priority?"
 
 
-def test_help_is_no_error(cli: Cli) -> None:
+def test_help_is_not_an_error(cli: Cli) -> None:
     for line in (["--help"], ["pool", "--help"], ["pool", "set", "--help"]):
         result = cli(*line)
         assert (result.code, "usage: flyball" in result.out) == (0, True)

@@ -224,7 +224,7 @@ def test_the_terms_of_share_leases_are_shown_with_the_others(cli: Cli) -> None:
     assert (settings["allotment"], settings["estimates"]) == ("demand", "median")
 
 
-def test_show_of_a_pool_nobody_used_shows_how_it_would_start_and_makes_nothing(cli: Cli) -> None:
+def test_show_of_an_unused_pool_shows_how_it_would_start_and_makes_nothing(cli: Cli) -> None:
     out = cli("pool", "show", "openai").out
     assert out.startswith("openai  adaptive, not used yet; it starts like this")
     assert cli("pool", "show", "--json").json[0]["used"] is False

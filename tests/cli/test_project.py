@@ -29,7 +29,7 @@ def blog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_a_folder_that_is_no_project_cannot_be_added(cli: Cli, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_project_cannot_be_added(cli: Cli, tmp_path: Path) -> None:
     result = cli("project", "add", str(tmp_path))
     assert (result.code, "flyball init" in result.err) == (2, True)
 

@@ -19,7 +19,7 @@ def test_a_width_of_nothing_is_refused_with_the_verb_that_means_it(
     assert "flyball drain" in result.err
 
 
-def test_a_width_that_is_no_number_is_refused(here: Cli, site: Project) -> None:
+def test_a_width_that_is_not_a_number_is_refused(here: Cli, site: Project) -> None:
     result = here("resize", "wide")
     assert result.code == 2
     assert "'wide' is not a whole number" in result.err

@@ -44,7 +44,7 @@ def test_every_scenario_and_contender_is_listed(cli: Cli) -> None:
         assert name in listed
 
 
-def test_compare_ranks_everybody_and_says_what_to_choose(cli: Cli) -> None:
+def test_compare_ranks_every_contender_and_says_what_to_choose(cli: Cli) -> None:
     found = cli("simulate", "constant", "--compare", *QUICK)
     assert found.code == 0
     for name in CONTENDERS:

@@ -136,7 +136,7 @@ def test_looking_writes_nothing(cli: Cli, governor: Governor, people: People) ->
 
 
 def _fingerprint(cli: Cli, watcher: sqlite3.Connection) -> tuple[object, ...]:
-    """``data_version`` moves with any commit of anybody; the journal is made by reading, and stays empty."""
+    """``data_version`` moves with any process's commit; the journal is made by reading, and stays empty."""
     journal = cli.home / "governor.db-wal"
     written = journal.read_bytes() if journal.exists() else b""
     names = {path.name for path in cli.home.iterdir()} - {"governor.db-wal", "governor.db-shm"}
@@ -229,9 +229,9 @@ def test_a_closed_pool_says_what_closed_it(cli: Cli, governor: Governor) -> None
 
 
 def test_starts_that_a_refusal_spaces_are_shown_as_spaced(cli: Cli, governor: Governor) -> None:
-    """Whoever waits for it must find it: the setting says that spacing is off."""
+    """The operator who waits for it must find it: the setting says that spacing is off."""
     governor.set_pool("openai", cap=8)
-    # Of a refusal that was never timed nobody knows how long it takes: the starts are spaced for minutes.
+    # How long a refusal takes is unknown until one was timed: the starts are spaced for minutes.
     governor.report("openai", Signal(SignalKind.THROTTLED))
     (pool,) = (pool for pool in governor.status().pools if pool.name == "openai")
     assert pool.spacing_s > 0

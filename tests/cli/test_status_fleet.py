@@ -38,7 +38,7 @@ def words(text: str) -> list[str]:
 
 
 def ready(scene: Scene, cap: int, **changes: object) -> None:
-    """A pool of a fixed cap whose store knows that nobody holds anything."""
+    """A pool of a fixed cap whose store knows that no process holds anything."""
     scene.static(cap, **changes)  # type: ignore[arg-type]
     let_learn(scene)
 
@@ -113,7 +113,7 @@ def test_work_that_came_to_light_is_shown_as_never_granted(scene: Scene) -> None
     assert "in use that were never granted, on lost" in found(scene)["owed"].words
 
 
-def test_a_store_that_has_just_begun_says_that_nobody_grows(scene: Scene) -> None:
+def test_a_store_that_has_just_begun_says_that_no_node_grows(scene: Scene) -> None:
     scene.static(6)
     a = Node(scene, "a", wants=9)
     a.renew()
@@ -129,7 +129,7 @@ def test_a_store_that_has_just_begun_says_that_nobody_grows(scene: Scene) -> Non
 # -- nodes that are well --------------------------------------------------------------------------------
 
 
-def test_a_pool_that_nobody_shares_says_nothing_of_it(scene: Scene) -> None:
+def test_a_pool_that_is_not_shared_says_nothing_of_it(scene: Scene) -> None:
     scene.static(6)
     scene.take()
     assert "NODE" not in screen(scene)
@@ -198,7 +198,7 @@ def test_the_record_is_json_and_back(scene: Scene) -> None:
     assert {name: share[name] for name in wanted} == wanted
 
 
-def test_looking_renews_nothing_and_evicts_nobody(scene: Scene) -> None:
+def test_looking_renews_nothing_and_evicts_no_node(scene: Scene) -> None:
     ready(scene, 6)
     Node(scene, "a", wants=2).renew()
     scene.wait(3.0)
@@ -247,7 +247,7 @@ def found(scene: Scene, hosts: Sequence[HostStatus] = ()) -> dict[str, DoctorFin
     return {finding.kind: finding for finding in check_fleet([pool])}
 
 
-def test_healthy_nodes_and_hosts_are_no_finding(scene: Scene) -> None:
+def test_healthy_nodes_and_hosts_are_not_a_finding(scene: Scene) -> None:
     ready(scene, 6)
     settle(Node(scene, "a", wants=2), Node(scene, "b", wants=9))
     assert (
@@ -255,7 +255,7 @@ def test_healthy_nodes_and_hosts_are_no_finding(scene: Scene) -> None:
     )
 
 
-def test_a_restarted_node_is_no_second_process_of_its_name(scene: Scene) -> None:
+def test_a_restarted_node_is_not_a_second_process_of_its_name(scene: Scene) -> None:
     ready(scene, 6)
     Node(scene, "a", wants=3).renew()
     scene.wait(2.5)

@@ -19,7 +19,7 @@ def test_without_a_run_the_way_out_is_named(here: Cli, site: Project, words: lis
     assert result.code == 2
     assert "no run of blog is going on; flyball run starts one" in result.err
     assert here(*words, "--json").json["exit"] == 2
-    assert not (site.root / ".flyball").exists(), "asking nobody leaves nothing behind"
+    assert not (site.root / ".flyball").exists(), "asking where no run is leaves nothing behind"
 
 
 def test_an_unknown_task_is_asked_about(here: Cli, site: Project) -> None:

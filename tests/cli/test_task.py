@@ -268,7 +268,7 @@ def test_the_body_of_a_closed_task_is_shown_too(cli: Cli, project: Path) -> None
     assert "touches   nothing" in out
 
 
-def test_a_task_that_nobody_knows_is_refused_with_the_nearest(cli: Cli, project: Path) -> None:
+def test_a_task_that_does_not_exist_is_refused_with_the_nearest(cli: Cli, project: Path) -> None:
     write(project, "t-14")
     result = cli("task", "show", "t-15")
     assert result.code == 2

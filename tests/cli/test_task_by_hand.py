@@ -28,7 +28,7 @@ def test_an_unknown_task_is_asked_about(here: Cli, site: Project, verb: list[str
     assert (result.code, "did you mean 't-1'?" in result.err) == (2, True)
 
 
-def test_a_task_that_nobody_worked_on_is_not_sent_back(here: Cli, site: Project) -> None:
+def test_a_task_without_any_work_is_not_sent_back(here: Cli, site: Project) -> None:
     site.task("t-1")
     result = here("task", "reject", "t-1", "--reason", "no")
     assert result.code == 2
@@ -77,7 +77,7 @@ def test_a_landing_that_has_begun_is_not_closed(here: Cli, site: Project) -> Non
 # -- closing ----------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_nobody_worked_on_is_closed_in_its_file_with_the_reason(here: Cli, site: Project) -> None:
+def test_a_task_without_any_work_is_closed_in_its_file_with_the_reason(here: Cli, site: Project) -> None:
     path = site.task("t-1", body="Do it.")
     site.task("t-2", "needs: [t-1]")
     result = here("task", "close", "t-1", "--reason", "not wanted")

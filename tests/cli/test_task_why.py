@@ -1,4 +1,4 @@
-"""``flyball task why``: why a task is not running now, from whoever knows best."""
+"""``flyball task why``: why a task is not running now, from the source that knows best."""
 
 from __future__ import annotations
 

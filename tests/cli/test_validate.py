@@ -55,7 +55,7 @@ def test_outside_a_project_it_is_wrong_usage(
     assert cli("validate").code == 2
 
 
-def test_a_file_that_is_no_toml_is_a_finding(project: Project) -> None:
+def test_a_file_that_is_not_toml_is_a_finding(project: Project) -> None:
     project.says("[project\n")
     assert "line 1" in project.found()["flyball.toml"]
 
@@ -118,7 +118,7 @@ def test_a_circle_of_needs_is_a_problem(project: Project) -> None:
     assert "t-1 -> t-2 -> t-1" in words
 
 
-def test_a_footprint_that_nobody_can_mean_is_a_problem(project: Project) -> None:
+def test_a_footprint_without_a_possible_meaning_is_a_problem(project: Project) -> None:
     project.says(GOOD)
     project.has_task("t-1", 'footprint: {write: ["../up"]}\n')
     assert "footprint" in project.found()["tasks/t-1.md"]
@@ -173,7 +173,7 @@ def test_an_account_that_does_not_exist_is_a_problem(project: Project) -> None:
     assert (dry.code, "flyball account add nope" in dry.err) == (2, True)
 
 
-def test_a_gate_command_that_nobody_can_run_is_a_note(project: Project) -> None:
+def test_a_gate_command_that_cannot_be_run_is_a_note(project: Project) -> None:
     fine = [
         "cd x && make",
         "if true; then false; fi",

@@ -144,7 +144,7 @@ def test_without_a_folder_there_is_no_mailbox_and_no_error(tmp_path: Path) -> No
 # -- leftovers --------------------------------------------------------------------------------------
 
 
-def test_sockets_nobody_listens_on_are_swept(home: Path) -> None:
+def test_sockets_without_a_listener_are_swept(home: Path) -> None:
     alive = Mailbox(mail_folder(home))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
         dead.bind(str(home / "wake" / "dead"))

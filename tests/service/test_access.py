@@ -95,7 +95,7 @@ def test_a_token_is_judged_even_where_none_is_needed(running: Running) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "10.0.0.1", "localhost.evil.example", "[::2]"]
 )
-def test_a_name_that_somebody_pointed_here_is_not_answered(running: Running, host: str) -> None:
+def test_a_foreign_name_that_points_here_is_not_answered(running: Running, host: str) -> None:
     answer = running.client.get("/v1/status", headers={"Host": host})
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:flyball:other-host")
 
@@ -126,7 +126,7 @@ def test_no_other_page_may_read_an_answer(running: Running) -> None:
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_tokens_that_cannot_be_read_let_nobody_in(guarded: Running) -> None:
+def test_tokens_that_cannot_be_read_let_no_client_in(guarded: Running) -> None:
     token = guarded.tokens.add("before", Scope.ADMIN)
     kept = guarded.tokens.path.read_bytes()
     guarded.tokens.path.write_text("{")

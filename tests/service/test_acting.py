@@ -35,7 +35,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("body", BROKEN)
-def test_a_body_that_is_no_object_is_refused(running: Running, body: bytes) -> None:
+def test_a_body_that_is_not_an_object_is_refused(running: Running, body: bytes) -> None:
     answer = running.client.patch("/v1/pools/broken", content=body)
     assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM)
     assert answer.json()["detail"]

@@ -30,7 +30,7 @@ def test_of_every_duration_it_is_known_whether_it_moves() -> None:
 
 
 def busy(scene: Scene) -> Scene:
-    """Somebody works, somebody waits, a cut settles, a window fills, a project announces, a run rests."""
+    """One ask works, another waits, a cut settles, a window fills, a project announces, a run rests."""
     scene.pool(cap=2, cap_floor=1, controller="koryph", windows={"requests": "60/min"}, spacing_s=60.0)
     scene.take("blog", cost={"requests": 1.0})
     scene.throttle("blog", "t")

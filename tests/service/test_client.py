@@ -224,7 +224,7 @@ def test_a_lease_is_renewed_off_the_loop_while_work_blocks_it(desk: Desk, runnin
             AsyncClient(running.url, ttl_s=6.0, policy=QUICK) as client,
             client.slot(desk.pool) as lease,
         ):
-            # The loop is blocked all the while, and yet somebody renews.
+            # The loop is blocked all the while, and yet the lease is renewed.
             until(lambda: _renewed(desk, lease.id, 6.0), "it was renewed")
             assert not lease.lost
 

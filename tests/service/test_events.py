@@ -1,4 +1,4 @@
-"""Live events: one look for all who watch, news only, and nobody left behind when they go."""
+"""Live events: one look for all who watch, news only, and nothing left behind when they go."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def news(words: str) -> Signal:
     return Signal(SignalKind.CREDIT_GONE, detail=words)
 
 
-def test_whoever_watches_is_told_at_once_how_things_are(running: Running) -> None:
+def test_a_watcher_is_told_at_once_how_things_are(running: Running) -> None:
     running.service.governor.set_pool("first", cap=3)
     with Events(running.port) as events:
         assert events.about("state", "first")[0]["cap"] == 3
@@ -40,7 +40,7 @@ def test_a_change_is_told(running: Running) -> None:
         until(lambda: events.about("state", "change")[-1]["cap"] == 7, "the new cap")
 
 
-def test_time_alone_is_no_news(tmp_path: Path) -> None:
+def test_time_alone_is_not_news(tmp_path: Path) -> None:
     governor = Governor("memory:")
     governor.set_pool("p", cap=2, controller="koryph")
     governor.report("p", THROTTLED, project="p", name="n")
@@ -86,7 +86,7 @@ def test_facts_that_are_alike_are_all_told(running: Running) -> None:
         until(lambda: len(events.about("fact", "alike")) == 3, "three of them")
 
 
-def test_whoever_comes_back_is_told_what_it_missed(running: Running) -> None:
+def test_a_watcher_that_comes_back_is_told_what_it_missed(running: Running) -> None:
     governor = running.service.governor
     with Events(running.port) as events:
         for words in ("seen", "missed"):
@@ -99,7 +99,7 @@ def test_whoever_comes_back_is_told_what_it_missed(running: Running) -> None:
 
 
 @pytest.mark.parametrize("last", ["nonsense", "x-9", "-", "x" * 64, "a-" + "9" * 60])
-def test_a_last_id_that_nobody_gave_is_harmless(running: Running, last: str) -> None:
+def test_a_last_id_that_was_never_given_is_harmless(running: Running, last: str) -> None:
     with Events(running.port, {"Last-Event-ID": last}) as events:
         assert events.status == 200
 

@@ -116,8 +116,8 @@ def test_a_token_that_may_only_read_starts_nothing(guarded: Running) -> None:
         desk.client = read
         for answer in (desk.ask(), desk.act(lease, "renew"), desk.act(lease, "release")):
             assert (answer.status_code, answer.json()["scope"]) == (403, "lease")
-        with httpx.Client(base_url=guarded.url) as nobody:
-            assert nobody.post(f"{desk.path}/leases", json={}).status_code == 401
+        with httpx.Client(base_url=guarded.url) as stranger:
+            assert stranger.post(f"{desk.path}/leases", json={}).status_code == 401
         assert desk.now["in_use"] == 1
 
 

@@ -42,7 +42,7 @@ def test_throttles_are_those_of_that_second(scene: Scene) -> None:
     assert past.view(seconds=900, pool="p").pools[0].throttles == [0, 2, 0, 1]
 
 
-def test_a_reset_is_no_negative_number_of_throttles(scene: Scene) -> None:
+def test_a_reset_is_not_a_negative_number_of_throttles(scene: Scene) -> None:
     past = HistoryRecorder()
     scene.pool(cap=8, controller="koryph")
     for _ in range(3):

@@ -9,7 +9,7 @@ import pytest
 from tests.service.kit import PROBLEM, Running, until
 from tests.service.leases_kit import STORES, Desk, Later, serving_on
 
-NOBODY = {"id": 999_999_999, "token": "x"}
+UNKNOWN = {"id": 999_999_999, "token": "x"}
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -39,7 +39,7 @@ def test_a_full_pool_says_429_and_when_to_come_back(desk: Desk) -> None:
     assert answer.headers["RateLimit"].startswith('"slots";r=0;t=')
 
 
-def test_an_ask_that_can_never_be_granted_is_no_429(desk: Desk) -> None:
+def test_an_ask_that_can_never_be_granted_is_not_a_429(desk: Desk) -> None:
     answer = desk.ask(slots=99, wait=True)
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:flyball:never")
 
@@ -59,7 +59,7 @@ def test_a_wrong_token_changes_nothing(desk: Desk) -> None:
 def test_what_never_was_cannot_be_touched(desk: Desk) -> None:
     assert desk.client.get("/v1/leases/999999999").status_code == 404
     assert desk.client.get(f"/v1/leases/{2**80}").status_code == 404
-    assert desk.act(NOBODY, "renew").status_code == 403
+    assert desk.act(UNKNOWN, "renew").status_code == 403
     assert desk.act({"id": 2**80, "token": "x"}, "release").status_code == 403
 
 
@@ -90,7 +90,7 @@ def test_a_released_slot_is_free_and_said_again_it_changes_nothing(desk: Desk) -
 def test_a_lease_that_is_not_renewed_ends_and_the_next_in_line_is_served(desk: Desk) -> None:
     lease = desk.lease(ttl_s=0.3)
     ticket = desk.ticket()
-    # Nobody asks: the server itself hands it on.
+    # No ask comes in: the server itself hands it on.
     until(lambda: desk.look(ticket).json()["state"] == "held", "the next is served")
     assert desk.act(lease, "renew").status_code == 410
 

@@ -106,7 +106,7 @@ def test_tokens_are_the_same_for_every_server_of_a_store(governor: Governor) -> 
     assert other.vouched_at(7, one.token(7, 13.5)[:16] + token[16:]) is None
 
 
-def test_slots_of_dead_processes_are_given_to_whoever_asks_from_afar(governor: Governor) -> None:
+def test_slots_of_dead_processes_are_given_to_a_client_that_asks_from_afar(governor: Governor) -> None:
     import subprocess
 
     pool = pool_of(governor, "afar-dead")
@@ -147,7 +147,7 @@ def test_a_loop_that_sweeps_hands_on_what_has_expired(governor: Governor) -> Non
     asyncio.run(main())
 
 
-def test_whoever_is_handed_a_slot_is_told_and_need_not_look(
+def test_a_client_that_is_handed_a_slot_is_told_and_need_not_look(
     governor: Governor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = pool_of(governor, "afar-told")
@@ -169,7 +169,7 @@ def test_whoever_is_handed_a_slot_is_told_and_need_not_look(
             await asyncio.sleep(0)
         await afar.end_async(first.claim_id)
         assert (await waiting).held
-        # On a server, whoever begins to listen looks once, in case something was missed before.
+        # On a server, a process that begins to listen looks once, in case something was missed before.
         assert len(looks) <= 1
         await afar.withdraw_async(second.claim_id)
         afar.close()
@@ -177,7 +177,7 @@ def test_whoever_is_handed_a_slot_is_told_and_need_not_look(
     asyncio.run(main())
 
 
-def test_a_wait_that_nobody_waits_for_ends(governor: Governor) -> None:
+def test_a_wait_whose_client_left_ends(governor: Governor) -> None:
     pool = pool_of(governor, "afar-left")
 
     async def main() -> None:
@@ -262,7 +262,7 @@ def test_who_comes_in_a_busy_moment_is_served_by_the_loop_once_it_is_over(
         await asyncio.sleep(0)
         placing = [asyncio.create_task(afar.place_async(order(pool), park=False)) for _ in range(3)]
         await asyncio.sleep(0.05)
-        assert not by, "nobody overtakes what is under way"
+        assert not by, "no ask overtakes what is under way"
         over.set()
         placed = await asyncio.gather(*placing)
         await busy

@@ -92,7 +92,7 @@ def test_pools_are_told_as_they_are(running: Running) -> None:
 def test_streams_are_counted_while_they_are_open(running: Running) -> None:
     with Events(running.port):
         assert scraped(running)["flyball_http_streams"][()] == 1
-    until(lambda: scraped(running)["flyball_http_streams"][()] == 0, "nobody watches")
+    until(lambda: scraped(running)["flyball_http_streams"][()] == 0, "no watcher is left")
 
 
 def test_a_request_is_a_span_of_the_trace_that_it_names(

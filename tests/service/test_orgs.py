@@ -70,14 +70,14 @@ def test_ten_starts_at_a_limit_of_two_admit_exactly_two(org: Org) -> None:
     assert org.now["active"] == 0
 
 
-def test_an_org_that_nobody_made_has_no_runs(server: Running) -> None:
+def test_an_org_that_does_not_exist_has_no_runs(server: Running) -> None:
     answer = server.client.post("/v1/orgs/nobody/runs")
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:flyball:unknown-org")
     answer = server.client.put("/v1/orgs/nobody", json={"weight": 2})
     assert (answer.status_code, answer.json()["setting"]) == (400, "max_concurrent_runs")
 
 
-def test_a_run_that_is_somebody_elses_cannot_be_touched(org: Org, server: Running) -> None:
+def test_a_run_of_another_org_cannot_be_touched(org: Org, server: Running) -> None:
     run_id = org.run()
     other = Org(server.client)
     for wrong in (run_id[:-1], f"{run_id}x", "1", "..", run_id.replace(".60000.", ".90000."), "9" * 40):

@@ -99,7 +99,7 @@ def test_a_path_that_is_made_up_leads_nowhere(running: Running, path: str) -> No
 
 
 @pytest.mark.parametrize("path", ["/v1/pools/", "/v1/pools//", "//v1//pools"])
-def test_an_empty_name_is_no_pool(running: Running, path: str) -> None:
+def test_an_empty_name_is_not_a_pool(running: Running, path: str) -> None:
     wire = Wire(running.port)
     wire.send(_request("PATCH", path, b'{"cap": 3}', "close"))
     assert wire.read_all().startswith(b"HTTP/1.1 405")

@@ -94,7 +94,7 @@ def test_a_server_shows_the_demo_live_with_nothing_to_set_up(home: Path) -> None
         environment = {**os.environ, "FLYBALL_HOME": str(home)}
         command = [sys.executable, "-m", "flyball", "demo", "--here", "--seconds", "2", "--json"]
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as demo:
-            seen = until(lambda: _pool(process, "demo"), "somebody of the demo runs")
+            seen = until(lambda: _pool(process, "demo"), "a job of the demo runs")
             said = json.loads(demo.communicate()[0])
         assert demo.returncode == 0
         assert {lease["project"] for lease in seen["leases"]} <= {"shop", "blog", "docs"}
@@ -103,6 +103,6 @@ def test_a_server_shows_the_demo_live_with_nothing_to_set_up(home: Path) -> None
 
 
 def _pool(process: Process, name: str) -> dict[str, Any]:
-    """The pool, while somebody holds a slot of it."""
+    """The pool, while a job holds a slot of it."""
     found = httpx.get(f"{process.url}/v1/status").json()["pools"]
     return next((pool for pool in found if pool["name"] == name and pool["leases"]), {})

@@ -38,7 +38,7 @@ def test_an_impossible_stretch_of_history_is_refused(running: Running, query: st
     assert running.client.get(f"/v1/history?{query}").status_code == 400
 
 
-def test_a_pool_that_nobody_uses_is_not_found_and_the_nearest_is_named(running: Running) -> None:
+def test_a_pool_without_any_use_is_not_found_and_the_nearest_is_named(running: Running) -> None:
     running.service.governor.set_pool("anthropic", cap=4)
     answer = running.client.get("/v1/pools/antropic")
     assert (answer.status_code, answer.headers["content-type"]) == (404, PROBLEM)
@@ -159,7 +159,7 @@ def test_history_has_a_sample_a_second_in_columns(running: Running) -> None:
     governor.release(lease)
 
 
-def test_history_of_a_pool_that_nobody_knows_is_empty(running: Running) -> None:
+def test_history_of_an_unknown_pool_is_empty(running: Running) -> None:
     assert running.client.get("/v1/history?pool=nobody").json()["pools"] == []
 
 

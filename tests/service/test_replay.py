@@ -164,7 +164,7 @@ def test_keys_are_told_apart_by_who_and_where() -> None:
 
 
 @given(st.none() | st.floats(0, 1e6), st.integers(0, 10_000), st.floats(0, 1))
-def test_nobody_is_told_to_come_back_at_once_or_much_later(
+def test_no_client_is_told_to_come_back_at_once_or_much_later(
     estimate_s: float | None, position: int, chance: float
 ) -> None:
     verdict = Verdict(

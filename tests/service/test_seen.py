@@ -56,7 +56,7 @@ def test_slots_beyond_the_cap_are_counted(scene: Scene, story: Story) -> None:
     assert story.number(metrics.POOL_OVER_ADMITTED) == 2
 
 
-def test_a_full_pool_admits_nobody_beyond_it(scene: Scene, story: Story) -> None:
+def test_a_full_pool_admits_no_ask_beyond_it(scene: Scene, story: Story) -> None:
     scene.static(3)
     story.look()
     for _ in range(3):
@@ -68,7 +68,7 @@ def test_a_full_pool_admits_nobody_beyond_it(scene: Scene, story: Story) -> None
     assert story.number(metrics.POOL_WAITING) == 1
 
 
-def test_a_cap_lowered_under_running_work_is_no_over_admission(scene: Scene, story: Story) -> None:
+def test_a_cap_lowered_under_running_work_is_not_an_over_admission(scene: Scene, story: Story) -> None:
     scene.static(4)
     for _ in range(4):
         scene.take()
@@ -79,7 +79,7 @@ def test_a_cap_lowered_under_running_work_is_no_over_admission(scene: Scene, sto
     assert story.number(metrics.POOL_OVER_ADMITTED) == 0
 
 
-def test_a_cap_lowered_right_after_a_grant_is_no_over_admission(scene: Scene, story: Story) -> None:
+def test_a_cap_lowered_right_after_a_grant_is_not_an_over_admission(scene: Scene, story: Story) -> None:
     scene.static(4)
     story.look()
     for _ in range(4):
@@ -102,7 +102,7 @@ def test_a_cap_that_rose_and_fell_between_two_looks_is_not_judged(scene: Scene, 
     assert story.number(metrics.POOL_OVER_ADMITTED) == 0
 
 
-def test_work_recorded_as_running_is_no_over_admission(scene: Scene, story: Story) -> None:
+def test_work_recorded_as_running_is_not_an_over_admission(scene: Scene, story: Story) -> None:
     scene.static(1)
     scene.take()
     story.look()
@@ -113,7 +113,7 @@ def test_work_recorded_as_running_is_no_over_admission(scene: Scene, story: Stor
     assert story.number(metrics.POOL_OVER_ADMITTED) == 0
 
 
-def test_the_breakers_trial_is_no_over_admission(scene: Scene, story: Story) -> None:
+def test_the_breakers_trial_is_not_an_over_admission(scene: Scene, story: Story) -> None:
     scene.pool(cap=1, cap_floor=1, controller="koryph", break_s=10.0, settle_s=1.0)
     held = scene.take()
     for _ in range(4):

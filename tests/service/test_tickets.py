@@ -28,7 +28,7 @@ def test_a_wait_that_runs_out_leaves_a_ticket(desk: Desk) -> None:
     assert desk.look(answer.json(), Prefer="wait=1").json()["state"] == "waiting"
 
 
-def test_a_place_nobody_asks_about_is_given_up(desk: Desk) -> None:
+def test_a_place_that_is_not_asked_about_is_given_up(desk: Desk) -> None:
     desk.lease()
     ticket = desk.ticket(ttl_s=0.2)
     until(lambda: desk.look(ticket).status_code == 404, "it is gone")

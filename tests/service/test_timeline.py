@@ -55,7 +55,7 @@ def test_ids_count_up_and_carry_the_server() -> None:
     assert [told for told, _ in line.hear(look(fact(1), fact(2)))] == ["ab-1", "ab-2"]
 
 
-def test_whoever_comes_back_is_told_what_followed() -> None:
+def test_a_watcher_that_comes_back_is_told_what_followed() -> None:
     line = Timeline("ab")
     line.hear(look())
     line.hear(look(*(fact(float(at)) for at in range(5))))
@@ -64,7 +64,7 @@ def test_whoever_comes_back_is_told_what_followed() -> None:
     assert line.since("") == []
 
 
-def test_whoever_comes_from_another_server_is_told_what_is_known() -> None:
+def test_a_watcher_that_comes_from_another_server_is_told_what_is_known() -> None:
     line = Timeline("ab")
     line.hear(look())
     line.hear(look(fact(1), fact(2)))

@@ -1,4 +1,4 @@
-"""Tokens: shown once, kept hashed, ended at once; a file that cannot be trusted lets nobody in."""
+"""Tokens: shown once, kept hashed, ended at once; a file that cannot be trusted lets no client in."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_tokens_added_at_the_same_time_are_all_kept(file: TokenFile) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"version": 1}', '{"version": 2, "tokens": []}', "[]", "\x00"])
-def test_a_file_that_cannot_be_understood_lets_nobody_in(file: TokenFile, content: str) -> None:
+def test_a_file_that_cannot_be_understood_lets_no_client_in(file: TokenFile, content: str) -> None:
     token, keyring = file.add("ci", Scope.ADMIN), TokenStore(file)
     assert keyring.find(token) is not None
     file.path.write_text(content)

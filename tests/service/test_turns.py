@@ -1,4 +1,4 @@
-"""Tenants take turns: whoever sends much waits behind its own."""
+"""Tenants take turns: a tenant that sends much waits behind its own requests."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_turn_that_ends_twice_lets_one_other_in() -> None:
     on_a_loop(main)
 
 
-def test_whoever_leaves_the_line_holds_up_nobody() -> None:
+def test_a_request_that_leaves_the_line_holds_up_no_other() -> None:
     async def main() -> None:
         asking = Asking(TenantScheduler(at_once=1))
         asking.ask("one")
@@ -100,7 +100,7 @@ def test_whoever_leaves_the_line_holds_up_nobody() -> None:
     on_a_loop(main)
 
 
-def test_a_turn_that_comes_to_somebody_who_just_left_goes_on() -> None:
+def test_a_turn_that_comes_to_a_request_that_just_left_goes_on() -> None:
     async def main() -> None:
         asking = Asking(TenantScheduler(at_once=1))
         asking.ask("one")

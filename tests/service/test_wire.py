@@ -36,7 +36,7 @@ SLOW = [
 ]
 
 
-def test_somebody_who_does_not_finish_is_hung_up_on(hasty: Running) -> None:
+def test_a_client_that_does_not_finish_is_hung_up_on(hasty: Running) -> None:
     with hasty as server:
         wires = [Wire(server.port) for _ in SLOW]
         for wire, sent in zip(wires, SLOW, strict=True):
@@ -79,7 +79,7 @@ def test_the_next_request_on_a_connection_has_its_own_time(hasty: Running) -> No
         wire.close()
 
 
-def test_a_stream_that_nobody_reads_is_dropped(hasty: Running) -> None:
+def test_a_stream_that_is_not_read_is_dropped(hasty: Running) -> None:
     with hasty as server:
         governor = server.service.governor
         for number in range(100):
@@ -153,7 +153,7 @@ def test_a_body_just_below_the_limit_is_read(running: Running) -> None:
         b"\x00" * 100,
     ],
 )
-def test_what_is_no_http_is_refused(running: Running, sent: bytes) -> None:
+def test_what_is_not_http_is_refused(running: Running, sent: bytes) -> None:
     wire = Wire(running.port)
     wire.send(sent)
     wire.socket.shutdown(socket.SHUT_WR)
@@ -170,7 +170,7 @@ def test_a_request_to_change_the_protocol_is_not_followed(running: Running) -> N
     wire.close()
 
 
-def test_somebody_who_closes_one_half_is_gone(running: Running) -> None:
+def test_a_client_that_closes_one_half_is_gone(running: Running) -> None:
     before = len(running.service.watch.streams)
     wire = Wire(running.port)
     wire.send(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -69,7 +69,7 @@ class Browser:
     # -- how it is set up ---------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """As if nobody had used it."""
+        """Back to how it was before any use."""
         self._chrome.get("about:blank")
         self._command("Storage.clearDataForOrigin", origin="*", storageTypes="all")
         self.viewport(1440, 900)

@@ -17,7 +17,7 @@ Serve = Callable[..., Served]
 
 @pytest.fixture(scope="session")
 def one_browser() -> Iterator[Browser]:
-    """Starting it takes a second; every test gets it as if nobody had used it."""
+    """Starting it takes a second; every test gets it as if it had not been used."""
     found = find()
     if found is None:
         pytest.skip(NO_BROWSER)

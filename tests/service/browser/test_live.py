@@ -1,4 +1,4 @@
-"""What happens while somebody watches is seen without being asked for, however much it is."""
+"""What happens while a page is open is seen without being asked for, however much it is."""
 
 from __future__ import annotations
 

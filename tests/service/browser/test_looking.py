@@ -112,7 +112,7 @@ def test_the_page_has_its_landmarks_and_every_control_its_name(seen: Browser) ->
     assert nameless == []
 
 
-def test_a_script_that_somebody_smuggles_in_does_not_run(page: Browser) -> None:
+def test_a_script_that_is_smuggled_in_does_not_run(page: Browser) -> None:
     smuggle = """const script = document.createElement("script");
         script.append("document.title = 'pwned'");
         document.body.append(script);

@@ -17,7 +17,7 @@ from tests.service.browser.world import run
 
 @pytest.fixture(scope="module")
 def guarded(one_browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that lets nobody in without a token."""
+    """A server that lets no client in without a token."""
     served = Served(tmp_path_factory.mktemp("guarded"), "--require-token")
     served.token(Scope.ADMIN)
     yield served.start()

@@ -16,7 +16,7 @@ from flyball.governor.lease import Lease
 from flyball.host.process import me
 
 NASTY = "<img src=x onerror=document.title='pwned'>"
-"""A name that would be a program if anybody took it for markup."""
+"""A name that would be a program if it were taken for markup."""
 _HOLD_UNTIL_KILLED = """
 import sys
 from flyball.errors import RefusedError
