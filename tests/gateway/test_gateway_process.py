@@ -134,6 +134,7 @@ def test_without_a_key_the_way_out_is_named(machine: Machine) -> None:
     assert said.returncode == 2
     assert "ANTHROPIC_API_KEY" in said.stderr
     assert "flyball exec" in said.stderr
+    assert not (machine.folder / "flyball" / "gateway.json").exists()
 
 
 def test_the_command_keeps_its_exit_status_and_its_signals(machine: Machine) -> None:

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from flyball.gateway.agent_route import GATEWAY_VARIABLE
-    from flyball.gateway.environment import VENDORS, gateway_variables
+    from flyball.gateway.environment import VENDORS, gateway_variables, has_key
     from flyball.gateway.presence import Presence, ask_gateway, ensure_gateway
     from flyball.governor.ask import default_name, default_project
 
@@ -38,14 +38,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--json prints the variables; leave it out where a command is given")
     project = args.project if args.project is not None else default_project()
     name = args.name if args.name is not None else default_name(argv[0] if argv else "shell")
-    gateway = ensure_gateway()
-    added = gateway_variables(os.environ, gateway.address, project=project, name=name, pool=args.pool)
-    if not added:
+    if not any(has_key(vendor, os.environ) for vendor in VENDORS):
         keys = ", ".join(key for vendor in VENDORS for key in vendor.keys)
         raise UsageError(
             f"the environment has no key to lead through the gateway ({keys}); a subscription's login is "
             "not led through it: use flyball exec for those"
         )
+    gateway = ensure_gateway()
+    added = gateway_variables(os.environ, gateway.address, project=project, name=name, pool=args.pool)
     added[GATEWAY_VARIABLE] = "1"
     if argv:
         from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on
