@@ -157,6 +157,31 @@ def test_a_killed_gateway_breaks_the_call_under_way_loses_no_slot_and_is_followe
     assert both.returncode == 0, both.stderr
 
 
+def test_a_storm_of_kills_breaks_calls_under_way_and_nothing_else(
+    machine: Machine, provider: Provider
+) -> None:
+    """Each kill breaks at most what is under way; every client goes on, and every slot is there at the end."""
+    cap, clients, calls, kills = 3, 5, 8, 4
+    machine.run("pool", "set", "127.0.0.1", "--cap", str(cap), "--static")
+    runs = [machine.start("env", "--", sys.executable, "-c", CALL, "20", str(calls)) for _ in range(clients)]
+    killed: set[int | None] = {None}
+    for _ in range(kills):
+        served = provider.tally().accepted
+        until(lambda served=served: provider.tally().accepted >= served + 3, "calls go on")  # type: ignore[misc]
+        until(lambda: machine.gateway_pid() not in killed, "a gateway runs")
+        killed.add(pid := machine.gateway_pid())
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+    answers = [run.communicate(timeout=120)[0].split() for run in runs]
+    assert [len(each) for each in answers] == [calls] * clients
+    words = [word for each in answers for word in each]
+    assert set(words) <= {"200", "broken"}
+    # Of a kill's victims some were in line; and a call that came before the next one listened is broken, too.
+    assert words.count("broken") <= kills * clients
+    whole = machine.run("exec", "--pool", "127.0.0.1", "--slots", str(cap), "--wait", "30s", "--", "true")
+    assert whole.returncode == 0, whole.stderr
+
+
 def test_the_gateway_stays_while_a_command_lives_whose_starter_was_killed(machine: Machine) -> None:
     run = machine.start("env", "--", "sh", "-c", "echo $$; exec sleep 60")
     assert run.stdout is not None
