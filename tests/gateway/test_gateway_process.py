@@ -160,7 +160,7 @@ def test_a_killed_gateway_breaks_the_call_under_way_loses_no_slot_and_is_followe
 def test_a_storm_of_kills_breaks_calls_under_way_and_nothing_else(
     machine: Machine, provider: Provider
 ) -> None:
-    """Each kill breaks at most what is under way; every client goes on, and every slot is there at the end."""
+    """Each kill breaks at most what is under way; every client goes on, and all slots are there later."""
     cap, clients, calls, kills = 3, 5, 8, 4
     machine.run("pool", "set", "127.0.0.1", "--cap", str(cap), "--static")
     runs = [machine.start("env", "--", sys.executable, "-c", CALL, "20", str(calls)) for _ in range(clients)]
