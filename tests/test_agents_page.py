@@ -26,7 +26,7 @@ def test_the_words_around_the_table_are_up_to_date() -> None:
     assert page(seen, pinned()) == text, AGAIN
 
 
-def test_rows_stand_as_their_tests_do_and_a_cell_that_nobody_told_is_a_dash() -> None:
+def test_rows_stand_as_their_tests_do_and_a_cell_without_a_result_is_a_dash() -> None:
     versions = dict.fromkeys(AGENTS, "1.0")
     text = page(
         [Seen("later", "codex", "merged", line=9), Seen("sooner", "claude", "blocked", line=3)], versions

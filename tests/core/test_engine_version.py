@@ -30,7 +30,7 @@ from tests.cases import every
         "\u0660.\u0662",
     ],
 )
-def test_what_is_no_minimum_version_is_refused_with_the_way_to_write_one(text: str) -> None:
+def test_what_is_not_a_minimum_version_is_refused_with_the_way_to_write_one(text: str) -> None:
     with pytest.raises(UsageError, match=r"write 0\.2\+ or >=0\.2\.3"):
         minimum(text)
 

@@ -19,7 +19,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @contextmanager
 def starting() -> Iterator[Start]:
-    """Starts people; whoever still runs at the end is killed."""
+    """Starts people; any that still runs at the end is killed."""
     running: list[subprocess.Popen[str]] = []
 
     def start(role: str, argument: object, *, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:

@@ -1,6 +1,6 @@
 """Sixteen processes acquire and release while a killer shoots at them at random.
 
-The witness is outside the governor: as many lock files as there are slots. Whoever was granted a slot must
+The witness is outside the governor: as many lock files as there are slots. A worker with a slot must
 find one of them unlocked; the kernel unlocks those of the killed. If none is free, the cap was exceeded.
 
 Run as ``python -m tests.faults.storm SECONDS CAP WITNESSES``; prints one JSON object.
@@ -26,7 +26,7 @@ POOL = "storm"
 
 
 class Witness:
-    """One lock file per slot, and a gate: while one looks for a free file, nobody else may take one."""
+    """One lock file per slot, and a gate: while one looks for a free file, no other may take one."""
 
     def __init__(self, folder: Path, slots: int) -> None:
         self._gate = os.open(folder / "witness-gate", os.O_RDWR | os.O_CREAT, 0o600)
@@ -108,7 +108,7 @@ def storm(seconds: float, cap: int, witnesses: int) -> dict[str, Any]:
     served = _claims_so_far(gov)
     _end_all(pids)
     after_storm = gov.status().pools[0]
-    finished = _everyone_still_gets_through(folder, witnesses)
+    finished = _finish_fresh_workers(folder, witnesses)
     free = 0
     while free < cap:
         gov.acquire_nowait(POOL, name=f"after-{free}")
@@ -140,7 +140,7 @@ def _end_all(pids: list[int]) -> None:
         os.waitpid(pid, 0)
 
 
-def _everyone_still_gets_through(folder: Path, witnesses: int) -> int:
+def _finish_fresh_workers(folder: Path, witnesses: int) -> int:
     """After the storm: fresh workers, among the asks and leases of the dead, finish their cycles."""
     pids = [start(folder, number, witnesses, cycles=20) for number in range(WORKERS)]
     end, finished = time.monotonic() + 60, 0

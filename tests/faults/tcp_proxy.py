@@ -42,7 +42,7 @@ class FaultProxy:
     # -- what a test says ---------------------------------------------------------------------------
 
     def hang(self, way: Way = Way.BOTH) -> None:
-        """Nothing goes this way any more, and nobody is told. What was sent is kept."""
+        """Nothing goes this way any more, and neither side is told. What was sent is kept."""
         self._do(self._set_hung(self._hung | way))
 
     def resume(self, *, newest_first: bool = False) -> None:

@@ -322,7 +322,9 @@ def test_leftovers_go_a_day_later_once_their_process_is_dead(home: Path, claude:
     assert sorted(path.name for path in running(home)) == ["alive and old", "dead and new"]
 
 
-def test_whoever_closes_the_pipe_ends_the_agent_as_without_the_wrapper(home: Path, claude: Agent) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_agent_as_without_the_wrapper(
+    home: Path, claude: Agent
+) -> None:
     claude.will("claude/ok_text", exit_code=0, staying=True)
     pipeline = f"{' '.join(EXEC)} --quiet -- claude -p x | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(

@@ -40,7 +40,7 @@ def test_a_limited_agent_with_commits_is_not_landed_but_goes_on(project: Project
     assert {"pages/half.txt", "pages/t-1.txt"} <= set(project.files())
 
 
-def test_a_limit_closes_the_pool_for_whoever_comes_next(project: Project) -> None:
+def test_a_limit_closes_the_pool_for_the_next_agent(project: Project) -> None:
     """Every launch goes through admission, the next try of the same task too."""
     governor = Governor(f"sqlite://{project.home}/governor.db")
     # One limit opens the breaker, for minutes: however slow the machine is, the next try meets it.
@@ -145,7 +145,7 @@ def test_an_agent_that_changes_nothing_is_blocked_as_no_changes(project: Project
     assert len(project.began("t-1")) == 1
 
 
-def test_commits_without_a_change_are_no_changes_too(project: Project) -> None:
+def test_commits_without_a_change_count_as_no_changes_too(project: Project) -> None:
     project.task("t-1", act="git('commit', '--allow-empty', '-m', 'nothing')")
     ran = project.run()
     assert ran.code == 1
@@ -211,7 +211,7 @@ def test_a_silent_agent_is_stopped_when_its_silence_is_over(project: Project) ->
     assert project.processes() == []
 
 
-def test_printing_now_and_then_is_no_silence(project: Project) -> None:
+def test_printing_now_and_then_is_not_silence(project: Project) -> None:
     project.configure(agent={"silence_s": 1.0})
     script = (
         "for _ in range(8):\n    print('.', flush=True)\n    time.sleep(0.2)\nwrite('pages/t-1.txt', 'x')"
@@ -234,7 +234,7 @@ def test_a_quiet_agent_is_said_to_seem_stuck_and_left_alone(project: Project) ->
 
 
 @pytest.mark.parametrize("size", [1024 * MB if SOAK else 200 * MB])
-def test_a_flood_of_output_holds_nobody_up(project: Project, size: int) -> None:
+def test_a_flood_of_output_holds_no_agent_up(project: Project, size: int) -> None:
     project.task(
         "t-1", act=f"for _ in range({size // MB}):\n    os.write(1, b'x' * {MB})\nwrite('pages/t-1.txt', 'x')"
     )
@@ -255,7 +255,7 @@ def test_an_agent_that_never_stops_printing_still_ends_after_its_time(project: P
     assert project.processes() == []
 
 
-def test_output_that_is_no_text_is_kept_as_it_is(project: Project) -> None:
+def test_output_that_is_not_text_is_kept_as_it_is(project: Project) -> None:
     project.task(
         "t-1", act="os.write(1, bytes(range(256)) * 9)\nos.write(2, b'\\xff\\n')\nwrite('pages/t-1.txt', 'x')"
     )
@@ -343,7 +343,7 @@ def test_an_agent_that_fills_the_disk_of_its_worktree_loses_nothing(project: Pro
 
 def test_a_disk_that_stays_full_ends_the_run_and_the_next_one_goes_on(project: Project) -> None:
     if not SOAK:
-        pytest.skip("whoever writes down an end tries for a minute: FLYBALL_SOAK=1")
+        pytest.skip("writing down an end is tried for a minute: FLYBALL_SOAK=1")
     if not _can_mount(project.place):
         pytest.skip("no small disk can be made here")
     names = project.tasks(2)

@@ -160,7 +160,7 @@ def test_no_gate_at_all_lands_unchecked_where_that_was_said(project: Project) ->
 _COMMIT_TO_MAIN = """
 test -e {once} || {{
   touch {once}
-  cd {root} && git commit -q --allow-empty -m "somebody else"
+  cd {root} && git commit -q --allow-empty -m "another author"
 }}
 """
 
@@ -170,7 +170,7 @@ def test_a_default_branch_that_moves_during_the_gate_is_landed_on_again(project:
     project.task("t-1")
     assert project.run().code == 0
     assert project.wrongs(["t-1"]) == []
-    assert "somebody else" in project.git("log", "--format=%s", "main")
+    assert "another author" in project.git("log", "--format=%s", "main")
 
 
 def test_a_default_branch_that_always_moves_is_given_up_with_words(project: Project) -> None:
@@ -182,7 +182,7 @@ def test_a_default_branch_that_always_moves_is_given_up_with_words(project: Proj
     assert project.landed() == []
 
 
-def test_work_that_somebody_else_landed_meanwhile_does_not_rewrite_the_branch(project: Project) -> None:
+def test_work_that_another_author_landed_meanwhile_does_not_rewrite_the_branch(project: Project) -> None:
     """Its commits come to nothing on top of the same change, so there is no commit to close the task in."""
     same = "mkdir -p pages; echo same > pages/same.txt; git add -A; git commit -qm 'the same'"
     gate(
@@ -236,7 +236,7 @@ def test_a_branch_that_stays_in_conflict_is_blocked_after_its_budget(project: Pr
     assert project.wrongs(project.landed()) == []
 
 
-def test_a_conflict_in_a_name_that_is_no_text_is_said(project: Project) -> None:
+def test_a_conflict_in_a_name_that_is_not_text_is_said(project: Project) -> None:
     odd = "os.fsdecode(b'pages/\\xff.txt')"
     for name in ("t-1", "t-2"):
         project.task(name, act=f"git('reset', '-q', '--hard', 'main')\ncommit({odd}, 'both')")

@@ -137,8 +137,8 @@ TELLING = [
     if point.startswith("after") == point.endswith("begun")
     or point in ("after:merged.done", "after:park.done", "after:block.done")
 ]
-"""Announced and not done; done and not written down; over. The others are the same as one of these to whoever
-comes next: before an announcement nothing has changed since the entry before it."""
+"""Announced and not done; done and not written down; over. The others are the same as one of these to the
+next run: before an announcement nothing has changed since the entry before it."""
 
 
 def test_every_step_of_the_ledger_is_a_place_to_be_killed_at() -> None:

@@ -42,7 +42,7 @@ def test_a_living_agent_is_found_again_and_keeps_its_slot(project: Project) -> N
     assert project.wrongs(["t-1"]) == []
 
 
-def test_an_agent_that_finished_while_nobody_looked_is_landed_not_run_again(project: Project) -> None:
+def test_an_agent_that_finished_unwatched_is_landed_not_run_again(project: Project) -> None:
     project.task("t-1", act=WAITS)
     pid = killed_while_running(project)
     project.say("go")
@@ -52,7 +52,7 @@ def test_an_agent_that_finished_while_nobody_looked_is_landed_not_run_again(proj
     assert project.wrongs(["t-1"]) == []
 
 
-def test_an_agent_that_was_limited_while_nobody_looked_burns_no_attempt(project: Project) -> None:
+def test_an_agent_that_was_limited_unwatched_burns_no_attempt(project: Project) -> None:
     project.patient_pool()
     project.task("t-1")
     project.act("t-1", "wait_for(folder / 'go')\nsys.exit(75)", launch=1)

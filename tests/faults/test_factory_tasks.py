@@ -90,7 +90,7 @@ def test_ids_of_any_script_become_branches_and_land(project: Project) -> None:
     assert project.wrongs(names) == []
 
 
-def test_an_id_that_is_a_folder_of_another_one_is_no_trouble(project: Project) -> None:
+def test_an_id_that_is_a_folder_of_another_one_is_not_a_problem(project: Project) -> None:
     """A branch may not lie beneath another; ids have no slashes, so neither do branches."""
     project.task("t-1")
     project.git("branch", "agent/t-1/inner")
@@ -188,7 +188,7 @@ def test_a_task_that_became_unreadable_while_running_does_not_stop_the_run(proje
     assert path.read_text() == "---\nid: [t-1\n---\n"
 
 
-def test_a_task_closed_by_a_person_while_running_is_no_error(project: Project) -> None:
+def test_a_task_closed_by_a_person_while_running_is_not_an_error(project: Project) -> None:
     path = project.task("t-1", act=WAITS)
     process = project.start("run")
     begun(project, "t-1")

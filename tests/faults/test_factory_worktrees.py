@@ -111,7 +111,7 @@ def test_a_merge_left_in_the_middle_is_not_taken_for_finished_work(project: Proj
     assert "<<<<" not in project.git("show", "main:pages/shared.txt"), ran.said
 
 
-def test_a_lock_left_by_a_killed_git_is_no_end(project: Project) -> None:
+def test_a_lock_left_by_a_killed_git_does_not_end_the_run(project: Project) -> None:
     lock = "Path(git('rev-parse', '--git-path', 'index.lock')).touch()\n"
     project.task("t-1", act=lock + "write('pages/t-1.txt', 'x')")
     ran = project.run()
@@ -119,7 +119,7 @@ def test_a_lock_left_by_a_killed_git_is_no_end(project: Project) -> None:
     assert project.wrongs(["t-1"]) == []
 
 
-def test_a_repository_made_inside_the_worktree_is_no_end(project: Project) -> None:
+def test_a_repository_made_inside_the_worktree_does_not_end_the_run(project: Project) -> None:
     project.task("t-1", act="git('init', '-q', 'inner')\nwrite('inner/x', 'x')\nwrite('pages/t-1.txt', 'x')")
     ran = project.run()
     assert ran.code in (0, 1)

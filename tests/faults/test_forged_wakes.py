@@ -30,7 +30,7 @@ def waiting(home: Path) -> tuple[int, str]:
         if found:
             return found[0][0], found[0][1]
         time.sleep(0.005)
-    raise AssertionError("nobody stood in line")
+    raise AssertionError("no ask stood in line")
 
 
 def forge(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""A store that lost its last writes gives out ids again: whoever had one before ends nobody else's lease."""
+"""A store that lost its last writes gives out ids again: an earlier holder does not end a new lease."""
 
 from __future__ import annotations
 

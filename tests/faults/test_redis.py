@@ -102,7 +102,7 @@ def all_slots_free(gov: Governor, cap: int) -> None:
 
 
 def waiting(gov: Governor) -> threading.Thread:
-    """Somebody stands in line; the thread ends once it was served."""
+    """An ask stands in line; its thread ends once it was served."""
     thread = threading.Thread(target=served_in_the_end, args=(gov,))
     thread.start()
     while not any(pool.waiting for pool in gov.status().pools):
@@ -171,7 +171,7 @@ def test_a_server_that_comes_back_empty_is_used_without_a_restart(
 def test_a_server_that_stops_in_the_middle_breaks_no_promise(
     start: Start, server: RedisServer, gov: Governor, tmp_path: Path
 ) -> None:
-    """Longer than anybody waits for an answer: what it finds in its buffers then is out of date."""
+    """Longer than any client waits for an answer: what it finds in its buffers then is out of date."""
     gov.set_pool(POOL, cap=2, adaptive=False)
     processes = hammers(start, server, tmp_path / "counter")
     time.sleep(SECONDS / 4)
@@ -277,7 +277,7 @@ def test_a_killed_holders_slot_goes_to_who_waits(start: Start, server: RedisServ
     all_slots_free(gov, 1)
 
 
-def test_a_killed_holder_is_found_by_another_process_of_its_host_though_nobody_waits(
+def test_a_killed_holder_is_found_by_another_process_of_its_host_without_a_waiter(
     start: Start, server: RedisServer, gov: Governor
 ) -> None:
     from flyball.governor.heartbeat import Heartbeat
@@ -297,7 +297,7 @@ def test_a_killed_holder_is_found_by_another_process_of_its_host_though_nobody_w
 
 
 def test_a_wake_that_is_lost_is_made_up_for(start: Start, server: RedisServer, gov: Governor) -> None:
-    """Every listening connection is cut, and the slot is handed on before anybody listens again."""
+    """Every listening connection is cut, and the slot is handed on before a connection listens again."""
     gov.set_pool(POOL, cap=1, adaptive=False)
     lease = gov.acquire(POOL)
     waiter = waiting(gov)

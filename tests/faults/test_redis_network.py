@@ -76,12 +76,12 @@ def in_use(gov: Governor) -> int:
 
 
 def waits(gov: Governor) -> tuple[threading.Thread, threading.Event]:
-    """Somebody stands in line, and gives the slot back when it was served."""
+    """An ask stands in line, and gives the slot back when it was served."""
     served = threading.Event()
 
     def wait() -> None:
         while not served.is_set():
-            # Whoever looks at a server that does not answer hears so, and stands in line again.
+            # A look at a server that does not answer fails, and the ask stands in line again.
             with contextlib.suppress(StoreError), gov.slot(POOL, timeout=60):
                 served.set()
 
@@ -91,7 +91,7 @@ def waits(gov: Governor) -> tuple[threading.Thread, threading.Event]:
 
 
 def all_free(near: Governor) -> None:
-    """Once the dead are buried nothing is held, nobody waits, and both slots can be had."""
+    """Once the dead are buried nothing is held, no ask waits, and both slots can be had."""
     near.reap()
     until(lambda: not in_use(near) and not sum(pool.waiting for pool in near.status().pools), "it leaked")
     leases = [near.acquire_nowait(POOL), near.acquire_nowait(POOL)]
@@ -111,7 +111,7 @@ def test_what_hangs_is_reported_in_time_and_does_not_happen_later(
     assert proxy.kept, "the ask is on its way"
     proxy.resume()
     until(lambda: not proxy.kept)
-    assert in_use(near) == 0, "nobody waits for it any more, so it was not granted"
+    assert in_use(near) == 0, "its caller waits no more, so it was not granted"
     far.acquire_nowait(POOL).release()
     all_free(near)
 
@@ -122,7 +122,7 @@ def test_a_grant_whose_answer_never_came_is_given_back_by_the_next_call(
     proxy.lose(Way.ANSWERING)
     with pytest.raises(StoreError):
         far.acquire_nowait(POOL)
-    assert in_use(near) == 1, "nobody knows of this lease"
+    assert in_use(near) == 1, "no caller knows of this lease"
     proxy.mend()
     far.acquire_nowait(POOL).release()
     all_free(near)
@@ -167,7 +167,7 @@ def test_a_network_that_is_down_is_named_and_its_return_needs_no_restart(
     all_free(near)
 
 
-def test_connections_that_are_cut_while_somebody_waits_cost_it_neither_its_place_nor_its_turn(
+def test_connections_that_are_cut_cost_a_waiter_neither_its_place_nor_its_turn(
     far: Governor, near: Governor, proxy: FaultProxy
 ) -> None:
     leases = [near.acquire_nowait(POOL), near.acquire_nowait(POOL)]

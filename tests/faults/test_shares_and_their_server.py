@@ -1,4 +1,4 @@
-"""Share leases of real processes whose server dies, forgets, hangs: nobody starts what is not its own."""
+"""Share leases of real processes whose server dies, forgets, hangs: no node starts what is not its own."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_server_that_is_killed_and_comes_back(fleet: Fleet, gov: Governor, ser
         server.kill()
         time.sleep(pause_s)
         server.start()
-        # What a server forgot somebody has to tell it again; only then is there something to divide.
+        # What a server forgot has to be told to it again; only then is there something to divide.
         prepare(gov)
         fleet.works(*nodes)
     fleet.stop(*nodes)
@@ -87,7 +87,7 @@ def test_a_server_that_is_flushed_under_live_holders(fleet: Fleet, gov: Governor
 def flush(server: AnyServer, gov: Governor) -> None:
     if isinstance(server, PostgresServer):
         server.run(f"DROP SCHEMA {SPACE} CASCADE")
-        # Whoever comes first hears of it; the next makes it anew.
+        # The first caller gets the error; the next makes it anew.
         with contextlib.suppress(StoreError):
             prepare(gov)
         return

@@ -1,7 +1,7 @@
 """Share leases of real processes behind a network that fails: it hangs, loses, delays, reorders and cuts.
 
 Two nodes reach their server through a proxy, one directly. An observer outside counts what is in flight: the
-bound holds throughout, whoever was cut off comes back by itself, and all slots are accounted for at the end.
+bound holds throughout, a node that was cut off comes back by itself, and at the end no slot is missing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Network:
         self.fleet.works(self.near, *self.far, pieces=10)
 
     def until_fenced(self) -> None:
-        """Whoever is behind the proxy starts nothing any more; the other goes on."""
+        """The nodes behind the proxy start nothing any more; the other goes on."""
         pieces = self.fleet.observer.pieces
         seen, since = -1, time.monotonic()
 

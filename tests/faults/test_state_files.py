@@ -155,13 +155,13 @@ def test_a_home_that_may_not_be_written_is_refused_but_can_still_be_read(home: P
         path.chmod(0o400 if path.is_file() else 0o500)
     home.chmod(0o500)
     try:
-        done = _as_nobody(code, home)
+        done = _without_root_powers(code, home)
     finally:
         home.chmod(0o700)
     assert done.stdout == "3\nStoreReadOnlyError True\n", done.stderr
 
 
-def _as_nobody(code: str, home: Path) -> subprocess.CompletedProcess[str]:
+def _without_root_powers(code: str, home: Path) -> subprocess.CompletedProcess[str]:
     """Root may write anything; read-only means something only without its powers."""
     command = [sys.executable, "-c", code]
     if os.geteuid() == 0:
@@ -174,7 +174,7 @@ def _as_nobody(code: str, home: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_damaged_file_is_refused_with_the_way_out_and_left_as_it_is(home: Path) -> None:
     home.mkdir(mode=0o700)
-    garbage = b"this is not a database, but it is somebody's" * 100
+    garbage = b"this is not a database, but it is valuable" * 100
     database(home).write_bytes(garbage)
     with pytest.raises(StoreUnreadableError, match=r"doctor --fix"):
         flyball.Governor().acquire_nowait()
@@ -248,7 +248,7 @@ def test_a_network_file_system_is_refused_with_two_ways_out(
 def test_a_state_file_that_is_taken_away_under_a_process_is_noticed(
     home: Path, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else whoever was there and whoever comes new each have the whole cap."""
+    """Else the processes that were there and the new ones each have the whole cap."""
     monkeypatch.setattr("flyball.stores.sqlite.store.LOOK_EVERY_S", 0.0)
     old, new = flyball.Governor(), flyball.Governor()
     old.set_pool("p", cap=2, adaptive=False)

@@ -1,4 +1,4 @@
-"""Waiters sleep; somebody must notice the dead. Real processes, really killed."""
+"""Waiters sleep; one of them must notice the dead. Real processes, really killed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_slots_of_killed_holders_come_back_while_every_waiter_sleeps(person: Sta
     assert [said(holder) for holder in holders] == ["held", "held"]
     waiters = [person("wait", f"waiter {n}") for n in range(5)]
     until(lambda: pool().waiting == 5)
-    time.sleep(0.3)  # let the head of the line start to watch and everybody fall asleep
+    time.sleep(0.3)  # let the head of the line start to watch and all waiters fall asleep
     for holder in holders:
         holder.kill()
     assert [said(waiter) for waiter in waiters] == ["got"] * 5

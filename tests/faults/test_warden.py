@@ -1,4 +1,4 @@
-"""Leases on a server whose launcher was killed: somebody of the host still looks after them."""
+"""Leases on a server whose launcher was killed: another process of the host still looks after them."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def test_a_connection_serves_several_calls_on_both_sides(
     assert server.connections == 1
 
 
-def test_a_kept_connection_that_the_server_closed_is_no_error(
+def test_a_kept_connection_that_the_server_closed_is_not_an_error(
     running: RunningGateway, scripted: Callable[..., ScriptedServer]
 ) -> None:
     server = scripted(OK + b"<close>", OK)

@@ -210,7 +210,7 @@ def test_where_the_gateway_counts_the_calls_no_slot_of_the_provider_is_taken(
     assert names(governor, "agents") == [f"claude-{agent.pid}"]
 
 
-def test_a_session_is_no_evidence_for_a_higher_cap(governor: Governor, agents: Agents) -> None:
+def test_a_session_is_not_evidence_for_a_higher_cap(governor: Governor, agents: Agents) -> None:
     governor.set_pool(POOL, cap=1)
     for _ in range(3):
         agent = agents()
@@ -238,7 +238,7 @@ def test_an_odd_payload_never_breaks_an_agent(event: str, payload: str, person: 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_flyball_that_is_gone_is_no_error_of_the_agents(person: Path, agents: Agents) -> None:
+def test_a_flyball_that_is_gone_is_not_an_error_of_the_agents(person: Path, agents: Agents) -> None:
     agent = agents()
     (group,) = agent.settings["SessionStart"]
     group["hooks"][0]["command"] = group["hooks"][0]["command"].replace(sys.executable, "/nowhere/python")

@@ -20,7 +20,7 @@ THROTTLE = {"error": {"type": "rate_limit_error", "message": "slow down"}}
 
 
 def drop(held: list[Any]) -> None:
-    """Forget what nobody else holds, cycles included."""
+    """Forget what has no other holder, cycles included."""
     held.clear()
     gc.collect()
 

@@ -64,7 +64,7 @@ def test_an_error_that_is_repeated_is_heard_once(night: Night) -> None:
     assert (limiter.stats().throttles, limiter.stats().in_use) == (1, 0)
 
 
-def test_whoever_tries_again_behind_a_limiter_spends_the_limiters_budget(night: Night) -> None:
+def test_a_retry_behind_a_limiter_spends_the_limiters_budget(night: Night) -> None:
     limiter, calls = Limiter(cap=8, controller="fixed"), 0
 
     def dead() -> None:

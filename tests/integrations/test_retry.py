@@ -132,7 +132,7 @@ def test_a_good_answer_ends_the_episode() -> None:
     assert [episode.is_news(signal) for signal in said] == [True, True, True]
 
 
-def test_what_somebody_above_repeats_was_told_before() -> None:
+def test_what_an_outer_caller_repeats_was_told_before() -> None:
     episode = Episode(repeats=True)
     assert not any(episode.is_news(Signal(kind)) for kind in CONGESTION)
     assert episode.is_news(Signal(SignalKind.AUTH))

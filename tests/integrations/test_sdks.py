@@ -1,6 +1,6 @@
 """The official anthropic and openai packages, governed, against the bundled provider over HTTP.
 
-The provider's clock is ours: it opens when the client has slept long enough, and nobody really sleeps.
+The provider's clock is ours: it opens when the client has slept long enough, and no test really sleeps.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_what_cannot_be_decoded_is_given_on_and_tells_nothing(lib: Any, night: N
     assert gate.kinds == [SignalKind.OK]
 
 
-def test_a_body_that_is_no_stream_of_events_is_not_listened_to(lib: Any, night: Night) -> None:
+def test_a_body_that_is_not_a_stream_of_events_is_not_listened_to(lib: Any, night: Night) -> None:
     gate = Listener()
     with client_of(lib, gate, streaming(lib, LAST, kind="application/json"), night) as client:
         client.post(URL)

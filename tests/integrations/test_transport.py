@@ -212,7 +212,7 @@ def test_an_error_while_reading_frees_the_slot_on_an_event_loop(lib: Any, night:
     asyncio.run(main())
 
 
-def test_an_answer_that_nobody_closes_gives_its_slot_back_when_it_is_collected(
+def test_an_answer_that_is_never_closed_gives_its_slot_back_when_it_is_collected(
     lib: Any, gov: Governor, night: Night
 ) -> None:
     client = client_of(lib, Pool(gov, "p"), parted(lib, b"a"), night)

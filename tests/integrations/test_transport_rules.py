@@ -104,7 +104,7 @@ def test_a_client_is_governed_once(lib: Any) -> None:
         flyball.govern(client, "p")
 
 
-def test_what_is_no_client_is_refused() -> None:
+def test_what_is_not_a_client_is_refused() -> None:
     with pytest.raises(UsageError, match=r"object is not a client .* http_client=flyball\.httpx_client\("):
         flyball.govern(object(), "p")
 

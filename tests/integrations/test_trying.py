@@ -235,7 +235,7 @@ def test_a_gate_must_be_one() -> None:
         Pool(Governor("memory:"), "p", projct="x")  # type: ignore[call-arg]
 
 
-def test_our_own_refusals_are_nobody_elses_timeouts(gov: Governor) -> None:
+def test_our_own_refusals_are_not_timeouts_of_the_provider(gov: Governor) -> None:
     with gov.slot("p"), pytest.raises(WaitTimeoutError) as refused:
         gov.acquire("p", timeout=0)
     assert judge(refused.value) is None

@@ -141,7 +141,7 @@ def test_where_nothing_that_makes_sense_is_said_the_estimate_stands(
     assert left() == 400
 
 
-def test_whoever_stops_reading_has_used_what_was_reserved(
+def test_a_reader_that_stops_early_has_used_what_was_reserved(
     lib: Any, gov: Governor, night: Night, left: Callable[[], int]
 ) -> None:
     parts = events(STREAMS["anthropic"])

@@ -103,7 +103,7 @@ def test_nothing_is_told_after_it_was_closed() -> None:
     assert ears.registry.mirrors == []
 
 
-def test_an_exporter_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_exporter_is_refused() -> None:
     with pytest.raises(UsageError, match="OTEL_TRACES_EXPORTER"):
         from_environment(
             MetricRegistry(), {"OTEL_TRACES_EXPORTER": "zipkin", "OTEL_METRICS_EXPORTER": "none"}
@@ -118,7 +118,7 @@ def test_none_exports_nothing() -> None:
     telemetry.close()
 
 
-def test_nobody_asks_nothing_is_imported() -> None:
+def test_nothing_is_imported_where_telemetry_is_not_wanted() -> None:
     assert not is_wanted({"PATH": "/bin", "OTEL_SERVICE_NAME": "x"})
     code = (
         "import sys, flyball.service.app, flyball.service.server, flyball.cli.commands.service.serve; "

@@ -271,7 +271,7 @@ def test_damaged_state_is_refused_never_replaced_by_defaults(tmp_path: Path, dam
     after.close()
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     """Mistake 9: unreadable state is never ignored and never overwritten."""
     path = tmp_path / "governor.db"
     path.write_bytes(b"not a database, but precious" * 100)
@@ -300,7 +300,7 @@ def test_times_are_finer_than_a_second(scene: Scene) -> None:
     scene.take()
 
 
-def test_a_wall_clock_set_back_an_hour_denies_nobody(tmp_path: Path) -> None:
+def test_a_wall_clock_set_back_an_hour_denies_no_ask(tmp_path: Path) -> None:
     """Mistake 11: a clock set back an hour denied everything."""
     world, wall = FakeWorld(), [1_700_000_000.0]
 

@@ -77,7 +77,7 @@ def test_a_used_up_window_says_which_and_until_when_and_is_told_once() -> None:
     assert ending.told
 
 
-def test_a_reset_in_the_past_or_a_lifetime_away_is_no_wait() -> None:
+def test_a_reset_in_the_past_or_a_lifetime_away_is_not_a_wait() -> None:
     for resets_at in (WALL_S - 60, WALL_S + 4e9, -1, "soon", None, True):
         reader = load("claude").reader()
         info = {"status": "rejected", "rateLimitType": "five_hour", "resetsAt": resets_at}
@@ -86,7 +86,7 @@ def test_a_reset_in_the_past_or_a_lifetime_away_is_no_wait() -> None:
         assert (signal.kind, signal.retry_after_s) == (SignalKind.WINDOW_USED_UP, None)
 
 
-def test_an_allowed_window_is_no_signal_and_a_nearly_full_one_is_near() -> None:
+def test_an_allowed_window_is_not_a_signal_and_a_nearly_full_one_is_near() -> None:
     assert judged("claude/ok_text__oauth")[1] == []
     assert [signal.kind for signal in judged("claude/ok_near_limit__oauth")[1]] == [SignalKind.NEAR_LIMIT]
 
@@ -144,7 +144,7 @@ def test_the_last_words_are_the_models_own_and_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["codex/ok_tool_prints_429", "gemini/ok_tool_prints_429"])
-def test_what_a_tool_printed_is_no_word_of_the_model(name: str) -> None:
+def test_what_a_tool_printed_is_not_the_models_word(name: str) -> None:
     assert judged(name)[0].last_words == "The endpoint answered; all done."
 
 
@@ -251,7 +251,7 @@ def test_an_opencode_retry_after_comes_from_the_answers_headers() -> None:
     [(0, End.FINISHED), (1, End.FAILED), (-9, End.KILLED), (143, End.KILLED), (None, End.UNKNOWN)],
 )
 @every("name", NAMES)
-def test_a_run_that_nobody_read_is_judged_by_its_exit_status(
+def test_a_run_that_was_not_read_is_judged_by_its_exit_status(
     name: str, exit_code: int | None, end: End
 ) -> None:
     assert said(name, "", exit_code).end is end

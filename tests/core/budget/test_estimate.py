@@ -28,7 +28,7 @@ def past(
     return [PastRun(kind=kind, model=model, cost_usd=cost, duration_s=s)] * count
 
 
-def test_nobody_knows_anything() -> None:
+def test_without_any_history_the_estimate_is_the_default() -> None:
     found = RunHistory().estimate("bug", "opus")
     assert (found.cost_usd, found.duration_s) == (DEFAULT_COST_USD, DEFAULT_DURATION_S)
     assert (found.basis, found.samples) == ("default", 0)

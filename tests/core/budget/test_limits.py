@@ -96,10 +96,10 @@ def test_a_calibrated_window_that_cannot_be_measured_counts_as_full() -> None:
     assert "cannot be measured" in standing.words()
 
 
-def test_a_ceiling_measured_with_everybody_s_spending_is_not_compared_with_ours_alone() -> None:
-    everybody = replace(FIVE, whole=True)
-    assert measure_window(everybody, None, spent(1.0, whole=False), NOW).unmeasured
-    assert not measure_window(everybody, None, spent(1.0), NOW).unmeasured
+def test_a_ceiling_measured_with_the_whole_accounts_spending_is_not_compared_with_ours_alone() -> None:
+    whole = replace(FIVE, whole=True)
+    assert measure_window(whole, None, spent(1.0, whole=False), NOW).unmeasured
+    assert not measure_window(whole, None, spent(1.0), NOW).unmeasured
     assert not measure_window(FIVE, None, spent(1.0, whole=False), NOW).unmeasured
 
 

@@ -49,7 +49,7 @@ def test_after_a_reset_starts_double_with_every_step_and_keep_their_order() -> N
 
 
 @given(started=st.integers(0, 1000), now=st.floats(0, 1e5), step=st.floats(0.1, 100))
-def test_whoever_waits_as_told_may_start(started: int, now: float, step: float) -> None:
+def test_an_agent_that_waits_as_told_may_start(started: int, now: float, step: float) -> None:
     slow = SlowStart(0.0, started, step)
     wait_s = slow.wait_s(now)
     assert wait_s >= 0

@@ -115,7 +115,7 @@ def test_the_reserve_is_for_priority_above_zero(
     assert why(replace(ASK, priority=priority), limits, in_use=low + high, low=low) is reason
 
 
-def test_the_reserve_leaves_the_last_slot_to_everyone() -> None:
+def test_the_reserve_leaves_the_last_slot_to_every_ask() -> None:
     assert why(limits=replace(LIMITS, cap=1, reserve=3)) is None
 
 
@@ -257,7 +257,7 @@ def test_without_any_history_nothing_is_promised() -> None:
     assert _estimate(Denial(Reason.CAP)) is None
 
 
-def test_the_pace_of_before_is_no_estimate_once_the_leases_of_now_last_longer() -> None:
+def test_the_pace_of_before_is_not_an_estimate_once_the_leases_of_now_last_longer() -> None:
     cap = Denial(Reason.CAP)
     assert _estimate(cap, hold_s=9.0, in_use=1, oldest_s=8.0) == 9.0
     assert _estimate(cap, hold_s=9.0, in_use=1, oldest_s=30.0) is None
@@ -265,7 +265,7 @@ def test_the_pace_of_before_is_no_estimate_once_the_leases_of_now_last_longer() 
     assert _estimate(cap, hold_s=8.0, in_use=8, oldest_s=75.0) is None
 
 
-def test_nobody_knows_when_memory_comes_back() -> None:
+def test_when_memory_comes_back_is_not_estimated() -> None:
     assert _estimate(Denial(Reason.MEMORY, T0 + 5)) is None
     assert _estimate(Denial(Reason.MEMORY, T0 + 5), hold_s=80.0, position=2) is None
 

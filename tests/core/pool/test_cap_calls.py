@@ -118,7 +118,7 @@ def _moved(state: CapState, s: PoolSettings, what: str, number: int, bound_at: f
 
 @given(_pools(), st.integers(1, 200), st.floats(0, 10_000))
 def test_a_cut_always_lowers_a_cap_above_the_floor(s: PoolSettings, level: int, wait_s: float) -> None:
-    """Also where the learned level lies outside the bounds, because somebody changed them since."""
+    """Also where the learned level lies outside the bounds, because they were changed since."""
     before = at(float(level))
     after, event = throttle(before, s, T0 + wait_s)
     if cap_for(before, s) > s.cap_floor:

@@ -118,7 +118,7 @@ def test_ageing_never_puts_an_ask_before_a_needier_one_of_the_highest_priority(
 def test_an_ask_that_waited_long_enough_ranks_with_the_highest(
     line: Line,
 ) -> None:
-    """Then fairness decides, and among equals arrival: nobody waits for ever behind new high asks."""
+    """Then fairness decides, and among equals arrival: no ask waits for ever behind new high asks."""
     asks, uses = line
     equal = {name: replace(use, in_use=1, weight=1.0) for name, use in uses.items()}
     old = replace(asks[0], id=0, priority=-2, asked_at=T0 - 100 * AGEING_S)
@@ -136,7 +136,7 @@ def test_equals_are_served_by_arrival() -> None:
     assert [ask.id for ask in rank_asks(asks, uses, turn=0.0, ageing_s=AGEING_S, now=T0)] == [1, 2, 3]
 
 
-def test_a_clock_that_went_back_ages_nobody_backwards() -> None:
+def test_a_clock_that_went_back_ages_no_ask_backwards() -> None:
     uses = {name: ProjectUse(name) for name in "ab"}
     future = Candidate(1, "a", asked_at=T0 + 1000)
     assert (
@@ -176,7 +176,7 @@ def test_an_old_large_ask_under_the_machines_ceiling_is_not_overtaken_either() -
     assert choose(asks, LIMITS, Meters(), PoolCounts(), _TWO, machine, T0) is None
 
 
-def test_who_waits_for_something_else_blocks_nobody() -> None:
+def test_an_ask_that_waits_for_something_else_blocks_no_other() -> None:
     uses = {"full": ProjectUse("full", in_use=1, maximum=1), "b": ProjectUse("b", in_use=2)}
     asks = [Candidate(1, "full", asked_at=T0 - 9999), Candidate(2, "b", asked_at=T0)]
     assert _choose(asks, uses, in_use=3) == asks[1]

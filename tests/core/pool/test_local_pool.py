@@ -217,7 +217,7 @@ def _trial() -> tuple[Driver, CallStart]:
     return d, d.start()
 
 
-def test_an_open_breaker_lets_nobody_through_until_its_break_is_over() -> None:
+def test_an_open_breaker_lets_no_call_through_until_its_break_is_over() -> None:
     d = _open_breaker()
     assert not d.open()
     d.now = d.gate.earliest_start(d.now)

@@ -36,7 +36,7 @@ from tests.core.measuring import (
 # -- upwards ----------------------------------------------------------------------------------------
 
 
-def test_a_level_is_firm_once_it_was_filled_and_nobody_was_refused_since() -> None:
+def test_a_level_is_firm_once_it_was_filled_and_no_call_was_refused_since() -> None:
     state = looked(probing(22, firm=20), at=T0 + 1, bound_at=T0 + 1)
     early = looked(state, at=T0 + 1 + CONFIRM_S - 0.01, full=False)
     assert own(early).firm == 20.0

@@ -317,7 +317,7 @@ def test_a_call_without_an_estimate_is_explained_by_an_empty_quota_only() -> Non
     assert not windowing.explains(reported(1), throttled(1), NOTHING)
 
 
-def test_a_quota_that_nobody_waits_for_explains_nothing() -> None:
+def test_a_quota_without_a_wait_explains_nothing() -> None:
     """Else nothing at all would answer the refusals: no window holds the next call, no level falls."""
     assert not windowing.explains((), throttled(0, limit=None), NOTHING)
     assert not windowing.explains((tokens(),), throttled(0), NOTHING)
@@ -342,7 +342,7 @@ def test_rates_are_read_as_people_write_them(text: str, amount: float, per_s: fl
 
 
 @every("text", ["", "60", "60/", "/min", "60/year", "-1/min", "1e3/min", "60/min/s", "\uff160/min", 60, None])
-def test_what_is_no_rate_is_refused_with_the_way_to_write_one(text: object) -> None:
+def test_what_is_not_a_rate_is_refused_with_the_way_to_write_one(text: object) -> None:
     with pytest.raises(UsageError, match="60/min"):
         windowing.parse_rate(text)  # type: ignore[arg-type]
 

@@ -41,7 +41,7 @@ def test_strict_shares_of_equals_follow_the_formula_of_the_seed(
 
 
 @given(caps, st.dictionaries(names, weights, min_size=1, max_size=12), st.integers(0, 10**9))
-def test_rotation_gives_everyone_a_turn(cap: int, projects: dict[str, float], epoch: int) -> None:
+def test_rotation_gives_every_project_a_turn(cap: int, projects: dict[str, float], epoch: int) -> None:
     turns = [strict_shares(cap, projects, epoch + n) for n in range(len(projects))]
     for name in projects:
         assert any(shares[name] >= 1 for shares in turns)
@@ -53,7 +53,7 @@ def test_over_a_full_rotation_equals_get_the_same(cap: int, projects: set[str], 
     assert len({sum(shares[name] for shares in turns) for name in projects}) == 1
 
 
-def test_nobody_demands_nobody_owns() -> None:
+def test_without_demand_no_project_owns_a_slot() -> None:
     assert strict_shares(8, {}, 0) == {}
     assert fair_shares(8, {}) == {}
 
@@ -62,13 +62,15 @@ wants = st.dictionaries(names, st.tuples(st.integers(0, 50), weights), max_size=
 
 
 @given(caps, wants)
-def test_fair_shares_give_nobody_more_than_it_wants(cap: int, wanted: dict[str, tuple[int, float]]) -> None:
+def test_fair_shares_give_no_project_more_than_it_wants(
+    cap: int, wanted: dict[str, tuple[int, float]]
+) -> None:
     got = fair_shares(cap, wanted)
     assert all(0 <= got[name] <= wanted[name][0] for name in wanted)
 
 
 @given(caps, wants)
-def test_fair_shares_leave_nothing_idle_that_somebody_wants(
+def test_fair_shares_leave_nothing_idle_that_a_project_wants(
     cap: int, wanted: dict[str, tuple[int, float]]
 ) -> None:
     total = sum(want for want, _ in wanted.values())
@@ -79,7 +81,7 @@ def test_fair_shares_leave_nothing_idle_that_somebody_wants(
 def test_fair_shares_leave_no_hungry_project_a_slot_behind_its_weight(
     cap: int, wanted: dict[str, tuple[int, float]]
 ) -> None:
-    """A slot is whole, so each may be one off its exact part; nobody is further off."""
+    """A slot is whole, so each may be one off its exact part; no project is further off."""
     got = fair_shares(cap, wanted)
     hungry = [name for name in wanted if got[name] < wanted[name][0]]
     for poor in hungry:
@@ -90,7 +92,7 @@ def test_fair_shares_leave_no_hungry_project_a_slot_behind_its_weight(
 
 
 @given(caps, st.dictionaries(names, st.integers(0, 50), max_size=10))
-def test_fair_shares_of_equals_differ_by_at_most_one_where_somebody_is_hungry(
+def test_fair_shares_of_equals_differ_by_at_most_one_where_a_project_is_hungry(
     cap: int, wanted: dict[str, int]
 ) -> None:
     got = fair_shares(cap, {name: (want, 1.0) for name, want in wanted.items()})

@@ -22,5 +22,5 @@ def test_the_jitter_covers_half_the_spacing_to_both_sides() -> None:
     assert T0 + 4.49 < next_grant_at(T0, 3, 0.5, 0.999) < T0 + 4.5
 
 
-def test_no_spacing_is_no_wait() -> None:
+def test_no_spacing_means_no_wait() -> None:
     assert next_grant_at(T0, 0.0, 0.5, 0.9) == T0

@@ -45,11 +45,11 @@ def test_a_status_has_one_meaning(status: int, kind: str) -> None:
     assert from_http(status).kind.value == kind
 
 
-def test_a_number_too_long_to_print_is_no_status() -> None:
+def test_a_number_too_long_to_print_is_not_a_status() -> None:
     assert from_http(10**5000).detail == "no HTTP status"
 
 
-def test_what_is_no_status_is_a_guess_and_everything_else_is_stated() -> None:
+def test_what_is_not_a_status_is_a_guess_and_everything_else_is_stated() -> None:
     assert [from_http(status).certainty for status in (0, 418)] == [Certainty.GUESSED, Certainty.STATED]
 
 
@@ -131,7 +131,7 @@ def test_a_moment_counts_from_the_answers_own_date(
     assert from_http(429, headers, wall_s=wall_s).retry_after_s == seconds
 
 
-def test_an_answer_that_is_no_refusal_asks_nobody_to_wait() -> None:
+def test_an_answer_that_is_not_a_refusal_asks_for_no_wait() -> None:
     assert from_http(200, {"retry-after": "7"}) == Signal(SignalKind.OK, None, "HTTP 200")
 
 

@@ -1,4 +1,4 @@
-"""The IETF's RateLimit fields: read as far as they make sense, and mirrored like everybody's buckets."""
+"""The IETF's RateLimit fields: read as far as they make sense, and mirrored like any other buckets."""
 
 from __future__ import annotations
 

@@ -50,11 +50,11 @@ def kinds(*parts: bytes) -> list[SignalKind]:
         b"data: " + b"[" * 30_000 + b'"error"\n\n',
     ],
 )
-def test_what_is_no_error_event_is_nothing(stream: bytes) -> None:
+def test_what_is_not_an_error_event_is_nothing(stream: bytes) -> None:
     assert heard(stream) == []
 
 
-def test_somebody_who_writes_about_errors_is_not_one() -> None:
+def test_text_about_errors_is_not_an_error() -> None:
     said = [delta('{"error": {"type": "overloaded_error"}}'), delta('event: error\n\ndata: "error"\n\n')]
     nested = {"type": "content_block_start", "content_block": {"type": "result", "error": {"type": "x"}}}
     assert heard(*said, event(nested)) == []

@@ -81,7 +81,7 @@ def test_a_joiner_of_a_pool_with_more_nodes_than_slots_may_hope_for_one() -> Non
     assert renewed(None, renewal(seq=1), pot(2, held=2, nodes=5)).reply.target == 1
 
 
-def test_nobody_joins_a_cap_of_zero() -> None:
+def test_a_cap_of_zero_gives_a_new_node_no_slot() -> None:
     done = renewed(None, renewal(seq=1), pot(0, nodes=0))
     assert (done.reply.slots, done.reply.target) == (0, 0)
 
@@ -201,14 +201,14 @@ def test_while_the_store_learns_holders_are_counted_even_above_the_cap() -> None
     assert renewed(None, renewal(6, seq=9), pot(8, held=6, learning_s=2)).lease.slots == 6
 
 
-def test_while_the_store_learns_nobody_is_asked_for_what_could_not_be_given_to_anyone() -> None:
+def test_while_the_store_learns_no_holder_is_asked_for_slots_that_no_other_could_get() -> None:
     row = lease(6, target=2)
     assert renewed(row, renewal(6), pot(8, held=6, learning_s=2)).reply.gate == 6
     assert renewed(row, renewal(6), pot(4, held=6, learning_s=2)).reply.gate == 2, "unless the cap is passed"
 
 
 def test_while_the_store_learns_what_runs_beyond_the_gate_may_finish_and_not_be_refilled() -> None:
-    # It was owed before the store forgot, and whoever has the slots by right may not have spoken yet.
+    # It was owed before the store forgot, and the rightful holder may not have renewed yet.
     done = renewed(None, renewal(3, seq=9, beyond=2), pot(8, learning_s=2))
     assert (done.reply.slots, done.lease.owed, done.reply.gate) == (3, 2, 1)
     again = renewed(done.lease, renewal(3, seq=10, beyond=2), pot(8, held=3, learning_s=2))
@@ -257,7 +257,7 @@ def test_work_started_without_the_store_is_counted_when_the_store_is_back() -> N
 # --- what the plan should know ---
 
 
-def test_the_plan_looks_again_when_somebody_joins_leaves_or_gets_hungry() -> None:
+def test_the_plan_is_made_again_when_a_node_joins_leaves_or_gets_hungry() -> None:
     steady = renewed(lease(4, target=4), renewal(4, wants=0), pot(8, held=4))
     fed = replace(lease(4, target=4), wants=9)
     assert not steady.replan

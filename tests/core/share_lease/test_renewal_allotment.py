@@ -53,7 +53,7 @@ def targets(*leases: ShareLease, cap: int, rule: AllotRule = AllotRule.EVEN, now
 # --- even ---
 
 
-def test_nobody_gets_nothing() -> None:
+def test_without_nodes_nothing_is_allotted() -> None:
     assert allotted(cap=8) == Allotment({}, float("inf"))
 
 
@@ -66,7 +66,7 @@ def test_even_remainders_go_to_the_lowest_names() -> None:
     assert targets(node("c"), node("a"), node("b"), cap=8) == [2, 3, 3]
 
 
-def test_even_follows_weights_and_leaves_nobody_without_a_slot() -> None:
+def test_even_follows_weights_and_leaves_no_node_without_a_slot() -> None:
     assert targets(node("a", weight=3), node("b"), cap=8) == [6, 2]
     assert targets(node("a", weight=10), node("b"), node("c"), cap=4) == [2, 1, 1]
 
@@ -118,7 +118,7 @@ def test_where_there_is_room_an_idle_node_keeps_one_slot_to_begin_with() -> None
     assert targets(hot, idle, cap=8, rule=AllotRule.DEMAND) == [7, 1]
 
 
-def test_while_nobody_is_hungry_nothing_moves() -> None:
+def test_while_no_node_is_hungry_nothing_moves() -> None:
     rule = AllotRule.DEMAND
     for used in range(6):
         assert targets(node("a", 5, wants=used), node("b", 3, wants=2), cap=8, rule=rule) == [5, 3]
@@ -149,8 +149,8 @@ def test_with_fewer_slots_than_hungry_nodes_the_idle_do_not_stand_in_line() -> N
     assert targets(idle, *hungry, cap=2, rule=AllotRule.DEMAND) == [0, 1, 1]
 
 
-def test_everyone_is_served_in_turn() -> None:
-    """A fleet in which everybody renews every beat, with three nodes and one slot."""
+def test_every_node_is_served_in_turn() -> None:
+    """A fleet in which every node renews every beat, with three nodes and one slot."""
     fleet = [replace(node(name), expires_at=float("inf")) for name in "abc"]
     served = []
     for beat in range(12):
@@ -202,7 +202,7 @@ def test_everything_that_can_be_asked_for_is_allotted_and_no_more(
 
 
 @given(fleets(), st.integers(0, 40))
-def test_by_demand_nobody_gets_more_than_it_wants_while_another_wants_more(
+def test_by_demand_no_node_gets_more_than_it_wants_while_another_wants_more(
     fleet: list[ShareLease], cap: int
 ) -> None:
     plan = allotted(*fleet, cap=cap, rule=AllotRule.DEMAND)
@@ -212,7 +212,7 @@ def test_by_demand_nobody_gets_more_than_it_wants_while_another_wants_more(
 
 
 @given(fleets(), st.integers(0, 40), st.sampled_from(AllotRule))
-def test_whoever_wants_gets_one_where_there_are_enough(
+def test_a_node_that_wants_a_slot_gets_one_where_there_are_enough(
     fleet: list[ShareLease], cap: int, rule: AllotRule
 ) -> None:
     asked = [one for one in fleet if not one.draining and one.expires_at >= NOW + TERMS.lease_s]

@@ -1,4 +1,4 @@
-"""When a holder renews: by the beat, after a failure, and eagerly where somebody waits for it."""
+"""When a holder renews: by the beat, after a failure, and eagerly where another node waits for it."""
 
 from __future__ import annotations
 

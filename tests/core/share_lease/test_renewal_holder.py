@@ -108,7 +108,7 @@ def test_a_stale_answer_says_nothing() -> None:
     assert receive(after, Reply(seq=renewal.seq, stale=True), now=1.1, terms=TERMS) is after
 
 
-def test_a_failure_of_an_older_renewal_is_no_news() -> None:
+def test_a_failure_of_an_older_renewal_is_not_news() -> None:
     after, renewal = sent(holding(5), now=1.0)
     newer, _ = sent(after, now=1.2)
     assert on_missed(newer, seq=renewal.seq, now=1.3) is newer
@@ -189,9 +189,9 @@ def test_leaving_admits_nothing_and_gives_back_bit_by_bit() -> None:
 
 def test_one_is_gone_when_the_store_knows_that_it_holds_nothing() -> None:
     going = leave(holding(0))
-    assert not has_left(going, in_flight=0), "nobody was told yet"
+    assert not has_left(going, in_flight=0), "the store was not told yet"
     after, renewal = sent(going, now=0.1)
-    assert not has_left(after, in_flight=0), "nobody has answered yet"
+    assert not has_left(after, in_flight=0), "the store has not answered yet"
     assert not has_left(on_missed(after, seq=renewal.seq, now=0.2), in_flight=0)
     heard = receive(after, told(renewal.seq, 0), now=0.2, terms=TERMS)
     assert has_left(heard, in_flight=0)

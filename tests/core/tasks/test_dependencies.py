@@ -48,7 +48,7 @@ def test_a_parent_that_needs_its_own_child_does_not_hold_the_child_back() -> Non
     assert waits.circles() == []
 
 
-def test_a_parent_that_does_not_exist_is_no_parent() -> None:
+def test_a_parent_that_does_not_exist_is_not_a_parent() -> None:
     assert DependencyGraph([task("a", parent="gone")]).unmet("a") is None
 
 
@@ -121,7 +121,7 @@ graphs = st.dictionaries(_IDS, st.tuples(st.lists(_IDS, max_size=3), st.none() |
 def test_a_circle_is_told_exactly_where_work_can_never_be_done(
     graph: dict[str, tuple[list[str], str | None, bool]],
 ) -> None:
-    """Close whatever waits for nobody, again and again: what stays open has a circle or a missing need."""
+    """Close every task that waits for no other, again and again: the rest has a circle or a missing need."""
     tasks = {n: task(n, *needs, parent=up, closed=done) for n, (needs, up, done) in graph.items()}
     circles = DependencyGraph(tasks.values()).circles()
     done: set[str] = set()

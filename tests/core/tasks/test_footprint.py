@@ -33,7 +33,7 @@ def reads(*tokens: str) -> Footprint:
 
 
 @pytest.mark.parametrize("other", [writes("a"), reads("a"), Footprint(), None])
-def test_who_declares_nothing_clashes_with_everybody(other: Footprint | None) -> None:
+def test_a_task_that_declares_nothing_clashes_with_every_other(other: Footprint | None) -> None:
     assert conflict(None, other) is not None
     assert conflict(other, None) is not None
 
@@ -60,7 +60,7 @@ def test_a_folder_clashes_with_its_content() -> None:
     assert conflict(writes("pages"), writes("pages/hello.md")) == Clash("pages", "pages/hello.md")
 
 
-def test_who_touches_nothing_clashes_with_nobody_who_declares() -> None:
+def test_a_task_that_touches_nothing_clashes_with_no_task_that_declares() -> None:
     assert conflict(Footprint(), writes("**")) is None
     assert conflict(writes("**"), Footprint()) is None
     assert conflict(Footprint(), Footprint()) is None

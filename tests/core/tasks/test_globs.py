@@ -44,7 +44,7 @@ REFUSED = {
 
 
 @every("token", REFUSED)
-def test_a_token_that_nobody_can_mean_is_refused_with_words(token: str) -> None:
+def test_a_token_without_a_possible_meaning_is_refused_with_words(token: str) -> None:
     with pytest.raises(UsageError, match=re.escape(REFUSED[token])):
         check_token(token)
 

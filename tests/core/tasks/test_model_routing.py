@@ -64,7 +64,7 @@ def test_a_runtime_without_a_name_for_a_tier_chooses_itself() -> None:
     assert "models.names" in route.rationale
 
 
-def test_a_name_that_is_no_tier_is_passed_on() -> None:
+def test_a_name_that_is_not_a_tier_is_passed_on() -> None:
     route = resolve(Routing(runtime="codex", flag="gpt-5-codex"), "implement")
     assert (route.model, route.tier) == ("gpt-5-codex", "")
 
@@ -101,7 +101,7 @@ def test_a_last_try_leaves_an_explicit_choice_alone() -> None:
     assert resolve(Routing(), "implement", ["model:haiku"], last_try=True).model == "haiku"
 
 
-def test_a_runtimes_name_for_a_tier_is_no_way_around_the_allowlist() -> None:
+def test_a_runtimes_name_for_a_tier_is_not_a_way_around_the_allowlist() -> None:
     with pytest.raises(UsageError, match="asks for fable"):
         resolve(Routing(names={"sonnet": "claude-fable-5"}), "implement")
 

@@ -215,7 +215,7 @@ def test_a_tier_says_how_eagerly_work_is_retried() -> None:
 def test_the_lowest_tier_asks_a_person_at_once() -> None:
     lowest = tier(0)
     assert (lowest.attempts, lowest.gate, lowest.conflict) == (1, 0, 0)
-    assert lowest.limited == 5, "a limit is nobody's failure"
+    assert lowest.limited == 5, "a limit is not the agent's failure"
 
 
 @pytest.mark.parametrize("result", ["pr-opened", "no-gh", "unapproved"])

@@ -59,7 +59,7 @@ def test_the_last_of_several_counts() -> None:
 
 
 @every("text", ["", "Looks good to me!", "[]", "null", json.dumps(answer())[:-9], "{" * 9999])
-def test_prose_and_what_is_cut_off_are_no_review(text: str) -> None:
+def test_prose_and_what_is_cut_off_are_not_a_review(text: str) -> None:
     reading = parse_review(text, TWO)
     assert reading.review is None
     assert "cut off" in reading.problems[0]

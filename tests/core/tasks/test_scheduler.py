@@ -17,7 +17,7 @@ from flyball.errors import InvariantError
 from tests.cases import every
 
 NOTHING = Footprint()
-"""Touches nothing, so it is in nobody's way."""
+"""Touches nothing, so it is in no task's way."""
 
 
 def task(name: str, footprint: Footprint | None = NOTHING, **fields: Any) -> Task:
@@ -97,7 +97,7 @@ def test_areas_beside_a_lineup_that_has_its_own_are_refused() -> None:
         choose(TaskIndex([task("t-1")]), room=1, areas={"api": ["src/api/**"]})
 
 
-def test_what_was_picked_at_one_look_is_in_nobodys_way_at_the_next() -> None:
+def test_what_was_picked_at_one_look_is_in_no_tasks_way_at_the_next() -> None:
     lineup = TaskIndex([task("t-1", writes("a")), task("t-2", writes("a"))])
     active = [RunningTask("t-0", writes("b"))]
     first = choose(lineup, room=9, active=active)
@@ -283,7 +283,7 @@ def test_a_resource_label_that_cannot_be_read_is_said_so(label: str) -> None:
     assert "write res:docker or res:docker=2" in deferral.words
 
 
-# -- turns: nobody starves ---------------------------------------------------------------------------------
+# -- turns: no task starves ---------------------------------------------------------------------------------
 
 
 def test_who_was_passed_over_often_enough_is_next_in_turn() -> None:
@@ -313,7 +313,7 @@ def test_a_turn_holds_back_only_what_comes_later() -> None:
     assert picked(choice) == ["t-2"]
 
 
-def test_nobody_is_passed_over_when_nothing_later_starts() -> None:
+def test_no_task_is_passed_over_when_nothing_later_starts() -> None:
     choice = choose([task("t-1", None), task("t-2", None)], room=1, active=[RunningTask("t-0", NOTHING)])
     assert choice.passed == {}
     assert choose([task("t-1", None)], room=0, passed={"t-1": 3, "gone": 4}).passed == {"t-1": 3}

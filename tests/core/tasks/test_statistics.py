@@ -89,7 +89,7 @@ def test_a_task_that_is_claimed_again_is_a_new_trip_and_the_old_one_stays_counte
     assert found.wasted.tokens == 100
 
 
-def test_work_that_waits_for_a_person_counts_their_time_as_nobodys() -> None:
+def test_work_that_waits_for_a_person_does_not_count_their_time() -> None:
     book = Book()(0, "t", Step.CLAIM).launch(0, "t", model="m", took_s=1, usd=1, tokens=1)
     book(5, "t", Step.PARK)
     assert measure(build_run_totals(book.entries), now=10).parked == 1

@@ -1,4 +1,4 @@
-"""Choosing, whatever the tasks are: nobody is in the way, everybody is told, same tasks, same answer."""
+"""Choosing, whatever the tasks are: picks never clash, deferrals have reasons, same tasks, same answer."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 
 
 @given(scenes())
-def test_nobody_picked_is_in_the_way_of_anybody_picked_or_in_flight(
+def test_no_picked_task_is_in_the_way_of_another_picked_or_in_flight(
     scene: Scene,
 ) -> None:
     tasks, terms = scene

@@ -77,7 +77,7 @@ def test_a_burst_counts_distinct_tasks_not_throttles(projects: str, names: str, 
     assert state.level == (4 if distinct else 8)
 
 
-def test_throttles_outside_the_window_are_no_burst() -> None:
+def test_throttles_outside_the_window_are_not_a_burst() -> None:
     state = at(16)
     for n in range(3):
         state, _ = throttle(state, MIXED, T0 + n * 31, name=f"t-{n}")
@@ -123,7 +123,7 @@ def test_an_undone_probe_is_undone_once() -> None:
     assert (state.level, event) == (8, CapEvent.COUNTED)
 
 
-def test_an_undone_probe_is_no_cut() -> None:
+def test_an_undone_probe_is_not_a_cut() -> None:
     state, _ = throttle(probed(9), MIXED, T0 + 1)
     assert state.cuts == ()
 
