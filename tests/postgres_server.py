@@ -1,6 +1,6 @@
 """A real PostgreSQL server for tests, from the wheel: started in a second, killed without mercy.
 
-PostgreSQL refuses to run as root. Where we are root, it runs as nobody, in a folder that belongs to nobody.
+PostgreSQL refuses to run as root. Where we are root, it runs as nobody, in a folder of that user.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class PostgresServer:
             return found.fetchall() if found.description else []
 
     def space(self) -> str:
-        """The name of an empty space: one that somebody has left, or a new one."""
+        """The name of an empty space: one that a test has left, or a new one."""
         return self._spare.pop() if self._spare else f"test-{os.urandom(8).hex()}"
 
     def leave(self, *spaces: str) -> None:
@@ -155,7 +155,7 @@ class PostgresServer:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Nobody may have collected a dead one yet."""
+    """A dead one may not have been collected yet."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -172,7 +172,7 @@ def _installed() -> Path:
 
 
 def _readable(programs: Path, folder: Path) -> Path:
-    """The same programs where anybody may run them: somebody's home often is closed to others."""
+    """The same programs where any user may run them: a home often is closed to others."""
     if all(path.stat().st_mode & stat.S_IXOTH for path in (programs / "postgres", *programs.parents)):
         return programs
     shutil.copytree(programs.parent, folder / "installed", symlinks=True)

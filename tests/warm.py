@@ -1,6 +1,6 @@
 """``flyball`` in a process of its own, forked from one that has loaded it: imports are most of a short run.
 
-Everything else is as it is typed: folder, environment, output, exit status. Whoever wants to see it come up
+Everything else is as it is typed: folder, environment, output, exit status. A test that needs it to come up
 from nothing, or to send it signals, starts ``python -m flyball`` instead.
 """
 

@@ -32,7 +32,7 @@ class Launched:
 
     attempt: int | None
     end: str
-    """Empty, and the others None: nobody saw its end."""
+    """Empty, and the others None: its end was not seen."""
     session: str | None
     tokens: int | None
     resumed: bool

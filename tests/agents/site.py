@@ -103,7 +103,7 @@ class Site:
 
 
 def make_repository(folder: Path) -> None:
-    """One commit on main, by somebody."""
+    """One commit on main, by a teammate."""
     folder.mkdir(parents=True)
     git("init", "-q", "-b", "main", folder=folder)
     git("config", "user.name", "A Test", folder=folder)

@@ -67,7 +67,7 @@ def test_a_throttle_shows_while_the_agent_runs_and_counts_once(agent: Agent, ben
     assert bench.pool(agent.pool)["throttle_count"] == 1
 
 
-def test_opencode_waits_out_a_throttle_in_silence_and_nobody_can_tell(bench_of: Benches) -> None:
+def test_opencode_waits_out_a_throttle_in_silence_and_flyball_does_not_see_it(bench_of: Benches) -> None:
     """It prints nothing about its own retries. Once it does, it belongs with the outspoken ones above."""
     bench, agent = bench_of("429:1"), Opencode()
     bench.door.set()

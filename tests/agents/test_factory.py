@@ -38,7 +38,7 @@ def site_of(bench_of: Benches) -> Iterator[Sites]:
         def make(
             agent: Agent, script: str = "", *, answers: int | None = None, **options: object
         ) -> FactorySite:
-            """``answers``: so many, and then none until somebody opens the door."""
+            """``answers``: so many, and then none until the door is opened."""
             bench = bench_of(script)
             bench.closes_after = answers
             if answers != 0:
@@ -273,9 +273,7 @@ def test_one_that_outlived_the_engine_is_found_again(agent: Agent, site_of: Site
 
 
 @four
-def test_one_that_ended_while_nobody_looked_is_judged_by_what_it_left(
-    agent: Agent, site_of: Sites, tell: Tell
-) -> None:
+def test_one_that_ended_unwatched_is_judged_by_what_it_left(agent: Agent, site_of: Sites, tell: Tell) -> None:
     site = site_of(agent, answers=1)
     site.errands(ONE, TWO)
     engine = site.begin()

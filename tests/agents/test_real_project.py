@@ -16,7 +16,7 @@ from tests.agents.site import git, make_repository
 
 PAGE = REPOSITORY / "docs" / "how-to" / "run-a-real-project.md"
 NOT_HERE = ("--watch", "account add")
-"""What needs a second terminal, or somebody who is logged in."""
+"""What needs a second terminal, or a user who is logged in."""
 ERRAND = "errand: write pages/one.txt = 1"
 
 

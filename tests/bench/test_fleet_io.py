@@ -1,4 +1,4 @@
-"""The bench of shares would notice a slot that talks to somebody."""
+"""The bench of shares would notice a slot that talks to a server."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ STEADY_S = 0.5
 
 
 def divided(gov: Governor, cap: int, *, heartbeat_s: float = STEADY_S, **changes: object) -> Governor:
-    """A pool of a fixed cap whose store knows that nobody holds anything."""
+    """A pool of a fixed cap whose store knows that no process holds anything."""
     fixed: PoolChanges = {"cap": cap, "adaptive": False}
     gov.set_pool(POOL, **{**fixed, "heartbeat_s": QUICK_S, **changes})  # type: ignore[arg-type]
     with gov.share(POOL, node="first") as first:

@@ -269,7 +269,7 @@ def test_an_outer_time_limit_works(gov: Governor) -> None:
     run(story())
 
 
-def test_the_loop_is_free_while_somebody_waits(gov: Governor) -> None:
+def test_the_loop_is_free_while_a_task_waits(gov: Governor) -> None:
     async def story() -> None:
         async with gov.slot("p"):
             task = asyncio.create_task(work(gov))

@@ -1,4 +1,4 @@
-"""Who is asking, when nobody said."""
+"""Which project is asking, when the caller did not say."""
 
 from __future__ import annotations
 
@@ -141,25 +141,25 @@ def test_an_empty_pool_is_the_default_pool(gov: Governor) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"id": "shop"}', b"\xff", b"[" * 50_000])
-def test_an_entry_that_cannot_be_read_names_nobody(repository: Path, home: Path, content: bytes) -> None:
+def test_an_entry_that_cannot_be_read_names_no_project(repository: Path, home: Path, content: bytes) -> None:
     register(home, "shop", repository).write_bytes(content)
     assert default_project(repository) == "blog"
 
 
-def test_an_entry_under_another_name_names_nobody(repository: Path, home: Path) -> None:
+def test_an_entry_under_another_name_names_no_project(repository: Path, home: Path) -> None:
     register(home, "shop", repository, id="x" * 500)
     assert default_project(repository) == "blog"
 
 
-@pytest.mark.parametrize("named", ["", "   ", "~nobody-of-this-name/x", "/dev/null"])
-def test_a_home_that_cannot_be_used_names_nobody(
+@pytest.mark.parametrize("named", ["", "   ", "~no-user-of-this-name/x", "/dev/null"])
+def test_a_home_that_cannot_be_used_names_no_project(
     repository: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     monkeypatch.setenv("FLYBALL_HOME", named)
     assert default_project(repository) == "blog"
 
 
-def test_a_registry_that_is_a_file_names_nobody(repository: Path, home: Path) -> None:
+def test_a_registry_that_is_a_file_names_no_project(repository: Path, home: Path) -> None:
     (home / "registry").mkdir(parents=True)
     (home / "registry" / "projects").touch()
     assert default_project(repository) == "blog"

@@ -75,7 +75,7 @@ def test_a_child_asks_and_gives_back_for_itself(gov: Governor) -> None:
 
 @pytest.mark.parametrize("url", ["memory"], indirect=True)
 def test_in_memory_a_child_starts_with_the_settings_and_without_its_parents_claims(gov: Governor) -> None:
-    """Nobody could tell the child that its parent gave them back."""
+    """Nothing could tell the child that its parent gave them back."""
     lease = gov.acquire("p")
     waiting = Person(lambda: gov.acquire("p"))
     wait_for_line(gov)
@@ -130,7 +130,7 @@ def test_a_release_the_parent_keeps_is_not_the_childs_to_write(gov: Governor) ->
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_child_that_outlives_its_parents_governor_still_counts(gov: Governor, url: str) -> None:
-    """A daemon forks, the parent closes and leaves: what the child takes must be seen by everybody."""
+    """A daemon forks, the parent closes and leaves: what the child takes must be seen by every process."""
     gov.acquire("p").release()
     (told, tell), (asked, ask) = os.pipe(), os.pipe()
 

@@ -61,7 +61,7 @@ def on(host: Holder, pid: int = 7) -> Holder:
     return replace(host, pid=pid, start=pid)
 
 
-def test_a_lease_that_nobody_confirms_stays_until_the_backstop(fleet: Fleet) -> None:
+def test_a_lease_that_is_not_confirmed_stays_until_the_backstop(fleet: Fleet) -> None:
     lease = fleet.scene.take(holder=on(ELSEWHERE))
     fleet.scene.wait(LEASE_BACKSTOP_S - 1)
     assert not fleet.gone(lease)

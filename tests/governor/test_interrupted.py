@@ -1,4 +1,4 @@
-"""A call that is cut off by a signal, or comes in the middle of another, harms nobody else.
+"""A call that is cut off by a signal, or comes in the middle of another, harms no other call.
 
 Each in a process of its own: signals and the garbage collector belong to the whole process, and what hangs is
 ended.
@@ -25,7 +25,7 @@ def ran(script: str, *arguments: object) -> str:
     return done.stdout
 
 
-def test_after_a_storm_of_interrupts_everybody_is_served_as_before(home: Path) -> None:
+def test_after_a_storm_of_interrupts_every_caller_is_served_as_before(home: Path) -> None:
     """Wherever an exception out of a signal handler falls, no lock and no transaction stays behind."""
     said = ran("""
         import random, signal, subprocess, sys, threading
@@ -168,7 +168,7 @@ def test_a_signal_handler_may_release_a_lease_in_the_middle_of_anything(home: Pa
 
 
 @URLS
-def test_a_slot_that_the_garbage_collector_gives_back_waits_for_nobody(home: Path, url: str | None) -> None:
+def test_a_slot_that_the_garbage_collector_gives_back_waits_for_no_lock(home: Path, url: str | None) -> None:
     said = ran(
         """
         import gc, sys
@@ -226,7 +226,7 @@ def test_threads_may_fork_at_the_same_time(home: Path) -> None:
     assert said == "all of them\n"
 
 
-def test_who_has_no_descriptor_left_takes_nobody_for_dead(home: Path) -> None:
+def test_a_process_without_descriptors_left_takes_no_holder_for_dead(home: Path) -> None:
     said = ran("""
         import os, resource, subprocess
         import flyball

@@ -78,7 +78,7 @@ def test_other_errors_say_nothing_about_load(error: BaseException) -> None:
     assert empty(limiter)
 
 
-def test_another_limiters_refusal_is_no_timeout_of_the_provider() -> None:
+def test_another_limiters_refusal_is_not_a_timeout_of_the_provider() -> None:
     limiter, other = article(cap=8), limiter_of(1)
     with other.slot(), pytest.raises(WaitTimeoutError), limiter.slot():
         other.acquire(timeout=0)
@@ -180,7 +180,7 @@ def test_a_decorated_function_is_bounded_and_learned_from() -> None:
 # -- time ---------------------------------------------------------------------------------------------
 
 
-def test_a_retry_after_lets_nobody_in_until_it_is_over() -> None:
+def test_a_retry_after_lets_no_call_in_until_it_is_over() -> None:
     clock = ManualClock()
     limiter = Limiter(cap=4, clock=clock)
 
@@ -202,7 +202,7 @@ def test_a_retry_after_lets_nobody_in_until_it_is_over() -> None:
 
 
 def test_time_alone_opens_the_gate() -> None:
-    """Nobody holds anything that could be released: only the watcher's timer helps."""
+    """No slot is held that could be released: only the watcher's timer helps."""
     limiter = Limiter(cap=4)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Event loops come and go; what one of them leaves behind is nobody's burden."""
+"""Event loops come and go; what one of them leaves behind burdens no other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def one_call(gov: Governor) -> None:
         pass
 
 
-def test_closed_loops_leave_no_mailboxes_behind_even_if_somebody_keeps_them(gov: Governor) -> None:
+def test_closed_loops_leave_no_mailboxes_behind_even_if_they_are_kept(gov: Governor) -> None:
     kept = []
     for _ in range(5):
         with asyncio.Runner() as runner:

@@ -1,4 +1,4 @@
-"""What makes no sense is refused where it is said, and costs nobody a slot."""
+"""What makes no sense is refused where it is said, and costs no other caller a slot."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_store_that_fails_to_hear_of_a_throttle_neither_keeps_the_slot_nor_hid
     assert "no space left" in caplog.text
 
 
-def test_words_that_are_no_text_are_refused_and_the_lease_stays(gov: Governor) -> None:
+def test_words_that_are_not_text_are_refused_and_the_lease_stays(gov: Governor) -> None:
     lease, number = gov.acquire("p"), cast("str", 5)
     with pytest.raises(UsageError, match="as text, not 5"):
         lease.release(words=number)
@@ -170,7 +170,7 @@ def test_a_limiters_slot_used_again_is_refused_and_leaves_nothing_behind(asked: 
 # -- a lease belongs to one state -------------------------------------------------------------------
 
 
-def test_a_lease_of_other_state_is_refused_and_frees_nobodys_slot(gov: Governor, tmp_path: Path) -> None:
+def test_a_lease_of_other_state_is_refused_and_frees_no_slot(gov: Governor, tmp_path: Path) -> None:
     with closing(Governor(f"sqlite://{tmp_path}/other.db")) as other:
         mine, foreign = gov.acquire("p"), other.acquire("p")
         assert mine.id == foreign.id
@@ -229,7 +229,7 @@ NO_TIMEOUTS: list[Any] = [float("nan"), float("-inf"), 10**400, 1e300, "5", True
 
 
 @pytest.mark.parametrize("timeout", NO_TIMEOUTS, ids=lambda t: f"{t!r:.5}")
-def test_a_timeout_that_is_no_time_is_refused_and_leaves_no_ask(gov: Governor, timeout: Any) -> None:
+def test_a_timeout_that_is_not_a_time_is_refused_and_leaves_no_ask(gov: Governor, timeout: Any) -> None:
     gov.acquire("p")
     with pytest.raises(UsageError, match="timeout must be"), gov.slot("p", timeout=timeout):
         pass

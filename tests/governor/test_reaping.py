@@ -105,7 +105,7 @@ def test_status_shows_the_dead_as_dead_and_still_counts_them(gov: Governor, chil
     assert in_use(gov) == 1
 
 
-def test_held_work_counts_above_the_cap_and_admits_nobody(gov: Governor, child: Start) -> None:
+def test_held_work_counts_above_the_cap_and_admits_no_ask(gov: Governor, child: Start) -> None:
     gov.acquire("p")
     gov.hold(child().pid, "p")
     assert (in_use(gov), pool(gov).free) == (2, 0)
@@ -122,7 +122,7 @@ def test_a_demand_whose_process_died_is_dropped(gov: Governor, child: Start) -> 
     assert pool(gov).demand == ()
 
 
-# -- whom nobody here can see -----------------------------------------------------------------------
+# -- holders that this host cannot see -----------------------------------------------------------------------
 
 
 def _elsewhere(gov: Governor) -> int:

@@ -75,7 +75,7 @@ def test_its_slots_are_given_away_only_after_its_fence(hung: threading.Event, go
         if gov.address == "memory:":
             hung.clear()
             crowd.stop()
-            pytest.skip("nobody else reaches a store in memory")
+            pytest.skip("no other process reaches a store in memory")
         with other.share(POOL, node="b") as b:
             also = Crowd(b, counter, workers=4)
             until(lambda: b.stats().limit == 2 and also.pieces > 10, "the second to have it all")

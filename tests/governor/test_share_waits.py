@@ -26,7 +26,7 @@ def test_who_waits_under_a_fence_is_served_when_the_store_is_heard_again(
                 return share.stats().in_flight
 
         waiting = Person(wait)
-        until(lambda: share.stats().waiting == 1, "somebody to wait")
+        until(lambda: share.stats().waiting == 1, "a call to wait")
         with pytest.raises(WaitTimeoutError, match="was not renewed"), share.slot(timeout=0.01):
             pass
         broken.mend()

@@ -86,7 +86,7 @@ def test_it_never_becomes_a_flow_or_a_step_of_the_store(options: flyball.AskOpti
     assert not names & {"run_sync", "settle", "begin", "_admit_in_step"}
 
 
-def test_a_slot_that_someone_waits_for_goes_the_whole_way() -> None:
+def test_a_slot_that_an_ask_waits_for_goes_the_whole_way() -> None:
     """What the short way leaves out is not lost: an ask that is refused is still answered by the rule."""
     flyball.Governor().set_pool("p", cap=1, adaptive=False)
     with flyball.slot("p"):

@@ -150,7 +150,7 @@ def test_a_release_inside_the_block_is_enough(gov: Governor) -> None:
         assert nothing_left(gov)
 
 
-def test_an_outcome_nobody_knows_is_refused_and_the_lease_stays(gov: Governor) -> None:
+def test_an_unknown_outcome_is_refused_and_the_lease_stays(gov: Governor) -> None:
     lease = gov.acquire("p")
     with pytest.raises(UsageError, match="finished"):
         gov.release(lease, "done")
@@ -242,6 +242,6 @@ def test_a_throttled_after_a_reported_throttle_is_not_told_again(gov: Governor) 
     assert pool(gov, "r").throttle_count == 1
 
 
-def test_a_status_that_is_no_number_is_refused(gov: Governor) -> None:
+def test_a_status_that_is_not_a_number_is_refused(gov: Governor) -> None:
     with gov.slot("q") as lease, pytest.raises(flyball.UsageError, match="as a number"):
         lease.report("429")  # type: ignore[arg-type]

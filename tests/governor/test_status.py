@@ -1,4 +1,4 @@
-"""``status()``: typed, JSON-able, the same for whoever looks, and it changes nothing."""
+"""``status()``: typed, JSON-able, the same for every reader, and it changes nothing."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_a_release_that_cannot_be_written_does_not_hide_the_callers_error(
     assert "goes out with the next call" in caplog.text
 
 
-def test_a_release_that_cannot_be_written_is_no_error_of_the_caller(
+def test_a_release_that_cannot_be_written_is_not_an_error_of_the_caller(
     broken: FaultyStore, gov: Governor
 ) -> None:
     with gov.slot("p"):

@@ -1,4 +1,4 @@
-"""Whoever stands in line when the store stops answering waits for it, says so, and goes on where it was."""
+"""A waiter in line when the store stops answering waits for it, says so, and goes on where it was."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_so_is_a_task(broken: FaultyStore, gov: Governor) -> None:
     assert nothing_left(gov)
 
 
-def test_whoever_arrives_during_an_outage_is_told_at_once(broken: FaultyStore, gov: Governor) -> None:
+def test_a_caller_that_arrives_during_an_outage_is_told_at_once(broken: FaultyStore, gov: Governor) -> None:
     broken.break_on("admit")
     with pytest.raises(StoreError):
         gov.acquire("p", timeout=60)

@@ -1,4 +1,4 @@
-"""Whoever wrote an issue may edit its text at any time, and in a public repository that is anybody."""
+"""The author of an issue may edit its text at any time, and in a public repository any user is one."""
 
 from __future__ import annotations
 

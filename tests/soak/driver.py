@@ -1,6 +1,6 @@
 """Runs a fuzzer for a bounded time. Not found by pytest: ``make soak`` calls it.
 
-``make soak`` installs atheris, which is no dependency of flyball's (its wheels are for a few Pythons on
+``make soak`` installs atheris, which flyball does not depend on (its wheels are for a few Pythons on
 Linux and macOS); where it cannot be had this says so and ends well. An input that fails is left in a file
 named ``crash-*``, to be replayed with ``--replay FILE``.
 """

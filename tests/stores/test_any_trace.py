@@ -69,13 +69,13 @@ class Watched(OneStore):
 
 
 class Served(OneStore):
-    """When all work ends and nothing stands in the way, everybody in line is served in the end."""
+    """When all work ends and nothing stands in the way, every ask in line is served in the end."""
 
     def teardown(self) -> None:
         self.scene.store.set_machine(MachineSettings(resources={"gpu": 9, "docker": 9, "tpu": 9}))
         for pool in self.pools():
             self.scene.store.set_pool(pool.name, {"windows": dict.fromkeys(pool.settings.windows, "0")})
-        # Less than a probe period from look to look: whoever watches a line looks more often.
+        # Less than a probe period from look to look: a watcher of a line looks more often.
         rounds = 200
         while (waiting := self.waiting()) and (rounds := rounds - 1):
             for pool in self.pools():

@@ -40,7 +40,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def statements_of(scene: Scene, step: Callable[[], object]) -> list[str]:
-    """The first word of everything that a step ran; what triggers run is no statement of ours."""
+    """The first word of everything that a step ran; what triggers run is not a statement of ours."""
     assert isinstance(scene.store, SqliteStore)
     connection = scene.store._ready().connection
     ran: list[str] = []
@@ -81,7 +81,7 @@ def said(scene: Scene, signal: Signal) -> None:
 
 
 IN_THE_WAY: dict[str, Callable[[Scene], object]] = {
-    "somebody waits": lambda s: s.park(slots=9),
+    "an ask waits": lambda s: s.park(slots=9),
     "it would fill the cap": lambda s: s.static(2),
     "a window": lambda s: s.pool(windows={"requests": "100/min"}),
     "spacing": lambda s: s.pool(adaptive=True, spacing_s=2.0),

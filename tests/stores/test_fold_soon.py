@@ -28,7 +28,7 @@ def test_a_controller_that_grows_by_successes_sees_them_soon(scene: Scene, contr
     assert soon is load_controller(controller).by_success
 
 
-def test_whoever_says_so_is_believed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_that_says_so_is_believed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_controller("koryph"), "by_success", True)
     assert after_a_success_in_a_full_pool(scene, "koryph") <= FOLD_EVERY_S
 

@@ -91,7 +91,7 @@ def test_a_wrong_password_is_refused_and_not_repeated(guarded: PostgresServer) -
         guarded.run("ALTER ROLE weak PASSWORD 's3cret'")
 
 
-def test_a_user_that_nobody_may_come_in_as_is_told_where_that_is_said(guarded: PostgresServer) -> None:
+def test_a_user_that_may_not_log_in_is_told_where_that_is_said(guarded: PostgresServer) -> None:
     before = guarded.rules.read_text()
     guarded.rules.write_text("local all all trust\n")
     guarded.run("SELECT pg_reload_conf()")
@@ -162,7 +162,10 @@ def test_a_database_that_cannot_hold_all_names_is_refused(guarded: PostgresServe
 
 def test_a_server_without_a_free_connection_names_both_settings(guarded: PostgresServer) -> None:
     # A connection of an earlier test is closed here before the server has noticed.
-    until(lambda: not guarded.run("SELECT pid FROM pg_stat_activity WHERE usename = 'weak'"), "nobody there")
+    until(
+        lambda: not guarded.run("SELECT pid FROM pg_stat_activity WHERE usename = 'weak'"),
+        "the session is gone",
+    )
     guarded.run("ALTER ROLE weak CONNECTION LIMIT 1")
     try:
         with psycopg.connect(as_weak(guarded)):
@@ -173,7 +176,7 @@ def test_a_server_without_a_free_connection_names_both_settings(guarded: Postgre
         guarded.run("ALTER ROLE weak CONNECTION LIMIT -1")
 
 
-def test_a_space_with_tables_of_somebody_else_is_left_alone(postgres_server: PostgresServer) -> None:
+def test_a_space_with_foreign_tables_is_left_alone(postgres_server: PostgresServer) -> None:
     postgres_server.run("CREATE SCHEMA theirs; CREATE TABLE theirs.pool (depth_m integer)")
     assert "?space=" in refusal(f"{postgres_server.url}?space=theirs", StoreUnreadableError)
     assert postgres_server.run("SELECT tablename FROM pg_tables WHERE schemaname = 'theirs'") == [("pool",)]

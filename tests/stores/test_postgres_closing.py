@@ -86,9 +86,9 @@ def test_another_governor_at_the_same_address_goes_on_hearing(url: str) -> None:
     waiters = [threading.Thread(target=wait) for _ in range(2)]
     for number, waiter in enumerate(waiters, start=1):
         waiter.start()
-        until(lambda number=number: second.status().pools[1].waiting == number, "nobody waits")  # type: ignore[misc]
+        until(lambda number=number: second.status().pools[1].waiting == number, "no ask waits")  # type: ignore[misc]
     first.close()
-    # Whoever watches looks after a tenth of a second, the other one only after two.
+    # The watcher looks after a tenth of a second, the other one only after two.
     time.sleep(0.3)
     began = time.monotonic()
     lease.release()
@@ -105,9 +105,7 @@ def test_a_process_that_leaves_everything_open_ends_without_a_word(url: str, how
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-def test_a_connection_that_nobody_needed_for_long_is_closed(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_was_idle_for_long_is_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server = ConnectionPool(url)
     with server.lend(), server.lend():
         pass

@@ -132,7 +132,7 @@ def test_a_server_that_is_killed_and_comes_back_breaks_no_promise(
     all_slots_free(gov)
 
 
-def test_a_restart_between_two_calls_costs_nobody_an_error(durable: PostgresServer, gov: Governor) -> None:
+def test_a_restart_between_two_calls_costs_no_waiter_an_error(durable: PostgresServer, gov: Governor) -> None:
     lease = gov.acquire(POOL)
     durable.kill()
     with pytest.raises(StoreError, match="cannot be reached"):
@@ -280,7 +280,7 @@ def test_a_handover_is_told_and_not_polled(gov: Governor) -> None:
 
 
 def test_a_wake_that_is_lost_is_made_up_for(durable: PostgresServer, gov: Governor) -> None:
-    """Every listening connection is cut, and the slot is handed on before anybody listens again."""
+    """Every listening connection is cut, and the slot is handed on before a connection listens again."""
     leases = [gov.acquire(POOL) for _ in range(2)]
     served = threading.Event()
 
@@ -346,7 +346,7 @@ except Exception as error:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGSTOP, signal.SIGKILL])
-def test_a_process_that_stands_still_or_dies_in_the_middle_of_a_step_stops_nobody(
+def test_a_process_that_stands_still_or_dies_in_the_middle_of_a_step_stops_no_other(
     start: Start, gov: Governor, url: str, ending: signal.Signals
 ) -> None:
     stuck = start("-c", STEP, url.replace("socket_timeout=2", "socket_timeout=0.5"))

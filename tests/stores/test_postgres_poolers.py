@@ -1,5 +1,5 @@
 """A pooler in front of PostgreSQL. One that keeps a session for its client is as good as the server itself.
-One that gives each transaction another session would count in somebody else's tables, and is refused."""
+One that gives each transaction another session would count in another client's tables, and is refused."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_a_grant_whose_answer_was_lost_is_given_back_by_the_next_step(
     with pytest.raises(StoreError, match="cannot be reached"):
         scene.take()
     lose("")
-    assert scene.snapshot().in_use == 1, "nobody knows of this lease"
+    assert scene.snapshot().in_use == 1, "no caller knows of this lease"
     scene.take()
     assert scene.snapshot().in_use == 1
     assert scene.store.miscounts() == []

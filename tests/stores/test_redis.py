@@ -183,7 +183,7 @@ def test_a_grant_whose_answer_was_lost_is_given_back_by_the_next_step(scene: Sce
     with pytest.raises(StoreError):
         scene.take()
     mend()
-    assert scene.snapshot().in_use == 1, "nobody knows of this lease"
+    assert scene.snapshot().in_use == 1, "no caller knows of this lease"
     scene.take()
     assert scene.snapshot().in_use == 1
 

@@ -51,7 +51,7 @@ def url(redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def busy(url: str) -> Governor:
-    """A governor with a lease, a heartbeat, and somebody who listens for the next slot."""
+    """A governor with a lease, a heartbeat, and a listener for the next slot."""
     gov = Governor(url)
     gov.set_pool("p", cap=1, adaptive=False)
     gov.acquire_nowait("p")
@@ -63,7 +63,7 @@ def busy(url: str) -> Governor:
     waiter = threading.Thread(target=wait)
     waiter.start()
     names = ("flyball-listener", "flyball-heartbeat")
-    until(lambda: {thread.name for thread in threading.enumerate()}.issuperset(names), "nobody listens")
+    until(lambda: {thread.name for thread in threading.enumerate()}.issuperset(names), "there is no listener")
     waiter.join()
     return gov
 
@@ -134,9 +134,9 @@ def test_another_governor_at_the_same_address_goes_on_hearing(url: str, redis_se
     waiters = [threading.Thread(target=wait) for _ in range(2)]
     for number, waiter in enumerate(waiters, start=1):
         waiter.start()
-        until(lambda number=number: _waiting(second) == number, "nobody waits")  # type: ignore[misc]
+        until(lambda number=number: _waiting(second) == number, "no ask waits")  # type: ignore[misc]
     first.close()
-    until(lambda: _listened_to(redis_server), "nobody listens any more")
+    until(lambda: _listened_to(redis_server), "no listener is left")
     began = time.monotonic()
     lease.release()
     for waiter in waiters:

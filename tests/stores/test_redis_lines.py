@@ -35,7 +35,7 @@ def test_scripts_one_after_the_other_share_a_connection(link: RedisConnections) 
     assert int(link.ask("INFO", "stats")["total_connections_received"]) == before
 
 
-def test_an_answer_that_comes_too_late_is_nobody_elses(
+def test_an_answer_that_comes_too_late_is_not_the_next_calls(
     link: RedisConnections, own_server: RedisServer
 ) -> None:
     own_server.pause()
@@ -52,12 +52,12 @@ def test_a_server_that_was_started_anew_is_connected_to_again(
 ) -> None:
     own_server.kill()
     with pytest.raises(StoreError):
-        link.run(ECHO, "key", "nobody hears this")
+        link.run(ECHO, "key", "this is not heard")
     own_server.start()
     assert link.run(ECHO, "key", "here again") == "here again"
 
 
-def test_a_restart_that_nobody_met_is_not_noticed(link: RedisConnections, own_server: RedisServer) -> None:
+def test_a_restart_between_two_calls_is_not_noticed(link: RedisConnections, own_server: RedisServer) -> None:
     own_server.kill()
     own_server.start()
     assert link.run(ECHO, "key", "as if nothing was") == "as if nothing was"

@@ -138,7 +138,7 @@ def test_reports_from_many_threads_are_all_heard(scene: Scene) -> None:
     assert scene.snapshot().memory.cap.throttle_count == 24
 
 
-def test_what_was_said_by_somebody_who_died_right_after_is_heard(scene: Scene) -> None:
+def test_what_was_said_by_a_caller_that_died_right_after_is_heard(scene: Scene) -> None:
     scene.pool(cap=8, controller="koryph")
     scene.take()
     store: Any = scene.store

@@ -21,7 +21,7 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture
 def pair(redis_server: RedisServer) -> Iterator[tuple[Scene, Scene]]:
-    """Two handles over one state, which knows that nobody holds anything."""
+    """Two handles over one state, which knows that no node holds anything."""
     world, space = FakeWorld(), os.urandom(6).hex()
     scenes = [Scene(lambda w: make_redis(w, redis_server.url, space=space), world) for _ in range(2)]
     scenes[0].static(6)
@@ -87,7 +87,7 @@ def test_a_renewal_that_changes_nothing_is_one_round_trip(scene: Scene) -> None:
 
 
 def test_a_renewal_looks_at_no_other_row(scene: Scene) -> None:
-    """Whatever else there is: rows that nobody could read make no difference to it."""
+    """Whatever else there is: rows that cannot be read make no difference to it."""
     a, b = Node(scene, "a", wants=2), Node(scene, "b", wants=2)
     settle(a, b)
     store: Any = scene.store
@@ -127,7 +127,7 @@ def renewal(seq: int, **rest: Any) -> Renewal:
 
 
 def test_a_server_that_was_started_anew_with_its_data_learns_again(server: RedisServer) -> None:
-    """It may have lost the last of it. Nobody told it anything but its own run id."""
+    """It may have lost the last of it. The only sign of that is its own run id."""
     store = RedisStore(RedisConnections(server.url), FakeWorld().ports())
     store.set_pool("p", {"cap": 4, "adaptive": False, "heartbeat_s": 0.05})
     assert store.renew("p", renewal(1))[0].learning
@@ -213,10 +213,10 @@ def test_who_renews_while_a_plan_evicts_it_stays(pair: tuple[Scene, Scene]) -> N
     assert held["late"] == 6, "it runs, and the store knows it"
     assert sum(held.values()) == one.snapshot().in_use <= 6
     assert one.store.miscounts() == []
-    assert "share" not in one.fact_kinds(), "and nobody says that it was taken back"
+    assert "share" not in one.fact_kinds(), "and no fact says that it was taken back"
 
 
-def test_while_somebody_plans_the_others_go_on_with_what_there_is(pair: tuple[Scene, Scene]) -> None:
+def test_while_one_node_plans_the_others_go_on_with_what_there_is(pair: tuple[Scene, Scene]) -> None:
     one, other = pair
     a, b = Node(one, "a", wants=3), Node(other, "b", wants=3)
     settle(a, b)
@@ -252,7 +252,7 @@ def test_a_planner_that_died_is_not_waited_for_for_long(pair: tuple[Scene, Scene
     assert one.store.miscounts() == []
 
 
-def test_refusals_told_by_somebody_who_died_right_after_are_heard_once(pair: tuple[Scene, Scene]) -> None:
+def test_refusals_told_by_a_node_that_died_right_after_are_heard_once(pair: tuple[Scene, Scene]) -> None:
     one, other = pair
     one.pool(adaptive=True, controller="koryph", cap=6)
     a = Node(one, "a", wants=6)

@@ -182,7 +182,7 @@ def test_what_is_undone_together_leaves_nothing(file_scene: Scene, path: Path) -
     file_scene.take()
 
 
-def test_nobody_waits_to_begin_together(file_scene: Scene, path: Path) -> None:
+def test_beginning_together_never_waits(file_scene: Scene, path: Path) -> None:
     file_scene.static(2)
     store = _together(file_scene)
     other = sqlite3.connect(path, isolation_level=None)

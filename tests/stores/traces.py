@@ -314,7 +314,7 @@ class Trace(RuleBasedStateMachine):
 
     @rule(lives=st.sampled_from([0, 0, 0, 0, 0, 1]))
     def live_again(self, lives: int) -> None:
-        """The store is started anew: it may have forgotten somebody."""
+        """The store is started anew: it may have forgotten a node."""
         for scene in self.scenes:
             scene.world.epoch += "'" * lives
 

@@ -1,4 +1,4 @@
-"""The limiter in an event loop: order, bounds, and nobody left behind."""
+"""The limiter in an event loop: order, bounds, and no waiter left behind."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_higher_cap_serves_those_who_wait_at_once() -> None:
     assert empty(limiter)
 
 
-def test_a_cap_that_opens_wide_serves_everybody_in_a_few_steps() -> None:
+def test_a_cap_that_opens_wide_serves_every_waiter_in_a_few_steps() -> None:
     limiter = limiter_of(1)
 
     async def story() -> None:
@@ -289,7 +289,7 @@ def test_waiters_of_a_loop_that_was_closed_do_not_keep_the_slot() -> None:
     slot.release()
     assert limiter.stats().waiting == 0
     limiter.acquire_nowait().release()
-    # Its frame goes with the task, long after the slot went to somebody else.
+    # Its frame goes with the task, long after the slot went to another waiter.
     task.get_coro().close()
     assert empty(limiter)
 

@@ -61,7 +61,7 @@ class Storm:
                 task.result().release()
 
     async def calm_down(self) -> None:
-        """Whoever still waits is served in the end, if those who hold give back and time passes."""
+        """A task that still waits is served in the end, if those who hold give back and time passes."""
         for _ in range(1000):
             for task in self.tasks:
                 if task.done() and not task.cancelled():
@@ -71,7 +71,7 @@ class Storm:
             self.clock.advance(60)
             self.limiter._look()
             await asyncio.sleep(0)
-        raise AssertionError(f"somebody waits for ever: {self.limiter.stats()}")
+        raise AssertionError(f"a task waits for ever: {self.limiter.stats()}")
 
 
 @given(st.lists(_STEPS, max_size=80), _CONTROLLERS, st.integers(1, 7))

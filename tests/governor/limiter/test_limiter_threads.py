@@ -1,4 +1,4 @@
-"""Threads and event loops at one limiter, and forks: nobody sleeps for ever, nothing is lost."""
+"""Threads and event loops at one limiter, and forks: no waiter sleeps for ever, nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A share's slot that is handed to somebody who sleeps: whoever wakes after the fence does not start."""
+"""A share's slot that is handed to a sleeping waiter: one that wakes after the fence does not start."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_throttles_of_all_holders_reach_the_one_controller(gov: Governor) -> Non
         assert a.stats().throttles == 1
 
 
-def test_a_retry_after_closes_the_pool_for_everybody(gov: Governor) -> None:
+def test_a_retry_after_closes_the_pool_for_every_node(gov: Governor) -> None:
     divided(gov, 4)
     with gov.share(POOL, node="a") as a:
         with pytest.raises(Throttled), a.slot():
@@ -169,7 +169,7 @@ def test_who_waits_when_it_closes_is_told(gov: Governor) -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    until(lambda: share.stats().waiting == 1, "somebody to wait")
+    until(lambda: share.stats().waiting == 1, "a call to wait")
     assert not share.close(timeout=0.0)
     waiting.join(10.0)
     assert "the share is closed" in said[0]
