@@ -46,6 +46,7 @@ class Sizes:
     held_stream: Stream
     held_ramp_s: float
     held_peers: int
+    with_peers: bool = True
 
 
 FULL = Sizes(
@@ -76,6 +77,23 @@ QUICK = Sizes(
 )
 
 
+TINY = Sizes(
+    rounds=1,
+    streams=2,
+    stream=Stream(chunks=1, bytes=100),
+    for_s=0.05,
+    paced=Stream(chunks=2, bytes=1024, gap_ms=1),
+    paced_streams=2,
+    bulk=Stream(chunks=2, bytes=1024),
+    held=2,
+    held_stream=Stream(chunks=2, bytes=100, gap_ms=50),
+    held_ramp_s=0.0,
+    held_peers=1,
+    with_peers=False,
+)
+"""Does it run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Between:
     """A door with the processes that stand behind it."""
@@ -99,14 +117,13 @@ def run(sizes: Sizes, progress: Progress) -> Section:
         direct = Between(Door("a direct connection", port), ())
         ours = stack.enter_context(_gateway(home, port))
         peers = [direct]
-        if nginx := shutil.which("nginx"):
+        nginx = shutil.which("nginx") if sizes.with_peers else None
+        if nginx is not None:
             peers.append(stack.enter_context(_nginx(nginx, home, port)))
-        else:
-            notes.append("nginx is not here: make peers")
-        if LITELLM.exists():
+        if sizes.with_peers and LITELLM.exists():
             peers.append(stack.enter_context(_litellm(home, port)))
-        else:
-            notes.append("LiteLLM is not here: make peers")
+        if sizes.with_peers and len(peers) < 3:
+            notes.append("nginx or LiteLLM is not here: make peers")
         figures = [
             *_first_byte(ours, peers, sizes, progress),
             *_throughput(ours, peers, sizes, progress),
@@ -333,15 +350,15 @@ def _started(
     process = subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    try:
-        yield process
-    finally:
-        process.terminate()
+    with process:  # waits, and closes what we read of it
         try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _environment() -> dict[str, str]:

@@ -13,8 +13,8 @@ from flyball import Governor, Share, ShareStats
 from flyball.core.pool.setting_table import SETTINGS
 from flyball.core.pool.settings import PoolChanges
 from flyball.governor import inherited_lease
-from flyball.governor.state_url import SERVERS, resolve
 from flyball.host.process import HOST_VARIABLE
+from flyball.host.state_folder import SERVERS, resolve
 from tests.pool_settings_reference import PAGE, reference_page
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"

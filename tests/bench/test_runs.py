@@ -24,6 +24,7 @@ from bench import (
     fleet_ramp,
     fleet_renewals,
     fleet_shares,
+    gateway,
     handoff,
     landing,
     limiter,
@@ -82,6 +83,7 @@ _TINY = {
         factory.Sizes(tasks=3, width=2, agent_s=0.05, spread_tasks=3, spread_width=2, idle_s=0.2, many=5),
         _silent,
     ),
+    gateway.NAME: lambda: gateway.run(gateway.TINY, _silent),
     landing.NAME: lambda: landing.run(landing.Sizes(branches=2, gate_s=0.0, bad=(2,), alone=1), _silent),
     fleet_figures.NAME: lambda: fleet_figures.run(_TINY_FLEET, _silent),
     postgres.NAME: lambda: postgres.run(

@@ -7,43 +7,19 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flyball.core.server_url import check_server, redacted
-from flyball.errors import StoreError, UsageError
+from flyball.errors import StoreError
 from flyball.host import resources as machine_memory
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me, stands_still
+from flyball.host.state_folder import POSTGRES, SERVERS
 from flyball.host.state_folder import home as home
+from flyball.host.state_folder import resolve as resolve
 from flyball.stores.pool_session import Environment
 from flyball.wake.mailbox import open_mailbox, runtime_folder
 
 if TYPE_CHECKING:
     from flyball.stores.port import Store
     from flyball.wake.mailbox import Box
-
-FILE_NAME = "governor.db"
-POSTGRES = ("postgresql", "postgres")
-SERVERS = (
-    *("redis", "rediss", "valkey", "valkeys", "redis+cluster", "rediss+cluster", "redis+unix"),
-    *POSTGRES,
-)
-
-
-def resolve(url: str | None = None) -> str:
-    """The full address of the state: ``memory:``, ``sqlite:///path`` or ``redis://host``."""
-    address = url if url is not None else os.environ.get("FLYBALL_URL") or f"sqlite://{home() / FILE_NAME}"
-    if address == "memory:":
-        return address
-    scheme, _, rest = address.partition("://")
-    if scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
-        # A path of two slashes is the same file under another name.
-        return f"sqlite:///{rest.lstrip('/')}"
-    if scheme in SERVERS and rest.strip("/"):
-        return check_server(address)
-    raise UsageError(
-        f"cannot use {redacted(address)!r} as the place for state (FLYBALL_URL); this version knows memory:, "
-        "sqlite:///absolute/path.db, redis://host:6379/0 (rediss://, valkey://), redis+cluster://host:6379 "
-        "and postgresql://host:5432/database"
-    )
 
 
 def on_server(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Where this user's state is.
+"""Where this user's state is: its folder, and its address.
 
 By itself, since what an agent's hook calls needs little more and has to be quick.
 """
@@ -8,8 +8,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from flyball.core.server_url import check_server, redacted
 from flyball.errors import UsageError
 from flyball.host.user_home import user_home
+
+FILE_NAME = "governor.db"
+POSTGRES = ("postgresql", "postgres")
+SERVERS = (
+    *("redis", "rediss", "valkey", "valkeys", "redis+cluster", "rediss+cluster", "redis+unix"),
+    *POSTGRES,
+)
 
 
 def home() -> Path:
@@ -36,3 +44,21 @@ def home() -> Path:
             "correct it, or set FLYBALL_HOME to a folder for flyball's state"
         )
     return users / ".flyball"
+
+
+def resolve(url: str | None = None) -> str:
+    """The full address of the state: ``memory:``, ``sqlite:///path`` or ``redis://host``."""
+    address = url if url is not None else os.environ.get("FLYBALL_URL") or f"sqlite://{home() / FILE_NAME}"
+    if address == "memory:":
+        return address
+    scheme, _, rest = address.partition("://")
+    if scheme == "sqlite" and rest.startswith("/") and not rest.endswith("/"):
+        # A path of two slashes is the same file under another name.
+        return f"sqlite:///{rest.lstrip('/')}"
+    if scheme in SERVERS and rest.strip("/"):
+        return check_server(address)
+    raise UsageError(
+        f"cannot use {redacted(address)!r} as the place for state (FLYBALL_URL); this version knows memory:, "
+        "sqlite:///absolute/path.db, redis://host:6379/0 (rediss://, valkey://), redis+cluster://host:6379 "
+        "and postgresql://host:5432/database"
+    )

@@ -20,11 +20,11 @@ from flyball.cli.doctor.pool_checks import AHEAD_S, FIX, DoctorFinding, Severity
 from flyball.cli.ui.units import counted
 from flyball.core.pool.verdict import span_words
 from flyball.errors import StoreError
-from flyball.governor.state_url import FILE_NAME, home
 from flyball.host.clock import OFF_LIMIT_S, boot_seconds
 from flyball.host.lock_file import LockFile
 from flyball.host.process import boot_id
 from flyball.host.resources import is_full, network_type
+from flyball.host.state_folder import FILE_NAME, home
 from flyball.host.user_home import user_home
 from flyball.stores.sqlite.schema import OLDEST_SQLITE, ClockRow, Diagnosis, Examination
 from flyball.wake.mailbox import abandoned, folder_for

@@ -105,7 +105,7 @@ def dump_event(kind: str, body: Mapping[str, object], *, is_exception: bool = Fa
     """One event in the frame of ``application/vnd.amazon.eventstream``: lengths, headers, body and two sums.
 
     >>> len(dump_event("messageStop", {"stopReason": "end_turn"}))
-    124
+    123
     """
     said = {
         ":exception-type" if is_exception else ":event-type": kind,

@@ -108,7 +108,7 @@ def next_call(body: Mapping[str, object]) -> ToolCall | None:
     """The next tool call, for an API that takes one at a time; None: nothing is left to do.
 
     >>> next_call({"messages": [{"role": "user", "content": "errand: run ls"}], "tools": [{"name": "bash"}]})
-    ToolCall(tool='bash', given={'command': 'ls'})
+    ToolCall(tool='bash', given={'command': 'ls'}, namespace='')
     """
     return next(iter(next_calls(body)), None)
 
