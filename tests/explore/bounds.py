@@ -5,9 +5,9 @@ rights    nor more than that in flight, allowed by gates, and allowed by replies
 books     nor in the store's own count, as long as it remembers; and no grant passes the cap (checked where
           a renewal is handled). A store that forgot counts declarations that may be out of date: too much
 cover     no holder uses or may use more than the store counts for it, except while the store learns
-in peace  nothing is lost and nobody starves. With no more faults, work that ends, and renewals when ``due``
+in peace  nothing is lost and no node starves. With no more faults, work that ends, and renewals when ``due``
           says so, a fleet does the same over and over after a while. In that cycle every slot is in use,
-          everybody has its part, and with fewer slots than processes its turn
+          every node has its part, and with fewer slots than processes its turn
 
 Where the cycle is the same, so is the verdict: each world needs to be followed only until a known one.
 """
@@ -24,7 +24,7 @@ from tests.explore.world import LIVE, RARE, Block, Books, Fault, Kind, World, ca
 ALL = frozenset(Kind)
 IN_PEACE = frozenset({Kind.LOST, Kind.STUCK, Kind.STARVED})
 FOR_EVER = 60
-"""Ticks in peace after which nothing new is expected; several leases and turns of everybody."""
+"""Ticks in peace after which nothing new is expected; several leases and turns of every node."""
 
 
 class Bounds:
@@ -117,7 +117,7 @@ class Bounds:
         return world._replace(blocks=blocks, high=world.cap, left=(0,) * len(world.left))
 
     def _round(self, world: World) -> World:
-        """Who is due renews, and everybody fills its gate with new work; a tick; the store looks around."""
+        """Who is due renews, and every node fills its gate with new work; a tick; the store looks around."""
         model = self.model
         for index, block in enumerate(world.blocks):
             if block.status == LIVE:

@@ -1,4 +1,4 @@
-"""Designs that were tried elsewhere, as one change to ours: each overshot, froze or starved somebody there.
+"""Designs that were tried elsewhere, as one change to ours: each overshot, froze or starved a node there.
 
 None of them may come back unseen, so each is searched for the fault that it had.
 """
@@ -13,7 +13,7 @@ from tests.explore.rule import broken
 from tests.explore.world import AtFence, Block, Books, Fault, Kind, Process, Request, Scenario, World
 
 ONE_NAME = ('return f"{node}\\x1f{incarnation}"', "return node")
-"""A lease belongs to a node, whoever speaks for it."""
+"""A lease belongs to a node, whichever process speaks for it."""
 
 
 class CountsTargets(Model):
@@ -43,7 +43,7 @@ class ReadsTheCapEarly(Model):
 
 ELSEWHERE = (
     Mutant(
-        name="everybody gets cap / nodes at once, on a staggered join",
+        name="every node gets cap / nodes at once, on a staggered join",
         scenario=QUIET,
         rule=lambda: broken("renewal", ("room = pot.cap - held_by_others - slots", "room = pot.cap - slots")),
     ),

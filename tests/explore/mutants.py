@@ -111,7 +111,7 @@ MUTANTS = (
         rule=lambda: broken("holder", ("if holding.sent_at < holding.fence_at <= now:", "if False:")),
     ),
     Mutant(
-        name="a store that learns grants what nobody declared",
+        name="a store that learns grants what no holder declared",
         scenario=Scenario(name="flush", time=False, rare={"flush": 1}),
         finds=Kind.OVERGRANT,
         rule=lambda: broken(
@@ -177,7 +177,7 @@ MUTANTS = (
         rule=lambda: broken("renewal", ("return lease.expires_at <= now", "return False")),
     ),
     Mutant(
-        name="nobody is asked for less",
+        name="no holder is asked for less",
         scenario=Scenario(name="cap", time=False, caps=(2, 1), rare={"cap": 1}),
         finds=Kind.STUCK,
         rule=lambda: broken("renewal", ("gate=min(target, slots - owed)", "gate=slots - owed")),

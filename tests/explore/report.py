@@ -114,7 +114,7 @@ def summary(results: Results) -> str:
         f"**{states:,} distinct states** and {moves:,} moves between them in {len(scenarios)} scenarios, "
         f"nothing wrong in any. {ended} of the searches ended by themselves; the others saw everything "
         f"within {min(depths)} to {max(depths)} moves. Left in peace, the fleet had every slot in use and "
-        f"everybody its part after {peace} ticks at most. Of {len(broken)} broken rules all were found out, "
+        f"every node its part after {peace} ticks at most. Of {len(broken)} broken rules all were found out, "
         f"by counter-examples of at most {longest} moves."
     )
 

@@ -45,7 +45,7 @@ def ranked(block: Block) -> Block:
 
 
 def in_line(blocks: tuple[Block, ...], turn: int) -> tuple[Block, ...]:
-    """How long somebody has waited matters up to a turn, and beyond that only beside others."""
+    """How long a node has waited matters up to a turn, and beyond that only beside others."""
     rows = [row for block in blocks for row in (block.row, block.saved) if row]
     waits = sorted({row.since for row in rows if row.since > turn})
     place = {since: turn + index for index, since in enumerate(waits, 1)}

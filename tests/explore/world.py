@@ -117,9 +117,9 @@ class Kind(Enum):
     OVERGRANT = "more granted than the cap"
     OVERCOUNT = "more in the books than the cap"
     UNCOVERED = "more in use than the store counts"
-    LOST = "a slot that nobody gets any more"
+    LOST = "a slot that no node gets any more"
     STUCK = "more held than the cap, for ever"
-    STARVED = "somebody who gets nothing any more"
+    STARVED = "a node that gets nothing any more"
 
 
 class Fault(NamedTuple):
@@ -157,7 +157,7 @@ class AtFence(Enum):
     ABORT = "ends at once"
     LINGER = "ends within the grace"
     STUBBORN = "goes on, and is not counted"
-    DEAF = "goes on, and is counted: nobody told it"
+    DEAF = "goes on, and is counted: it was not told"
 
 
 @dataclass(frozen=True, kw_only=True)

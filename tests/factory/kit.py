@@ -168,7 +168,7 @@ class Project:
         return done.stdout.strip()
 
     def patient_pool(self, cap: int = 8) -> None:
-        """A pool that does not close when an agent was limited, so that nobody has to wait."""
+        """A pool that does not close when an agent was limited, so that no agent has to wait."""
         governor = Governor(f"sqlite://{self.home}/governor.db")
         governor.set_pool("anthropic", cap=cap, adaptive=False)
         governor.close()

@@ -74,7 +74,7 @@ def test_one_that_is_red_only_together_with_another_is_refused_and_the_other_lan
     assert project.branches() in (["agent/t-2"], ["agent/t-3"])
 
 
-def test_a_gate_that_errs_once_on_a_batch_costs_nobody_anything(project: Project) -> None:
+def test_a_gate_that_errs_once_on_a_batch_costs_no_task_anything(project: Project) -> None:
     counted(project, f"test $(wc -l < {project.place}/gates) -ne 1")
     names = project.tasks(3)
     code, said = together(project, 3)
@@ -116,13 +116,13 @@ def test_one_that_clashes_only_with_a_refused_one_lands(project: Project) -> Non
 
 def test_a_default_branch_that_moves_during_a_batch_is_landed_on_again(project: Project) -> None:
     once = project.place / "once"
-    moved = f"cd {project.root} && git commit -q --allow-empty -m 'somebody else'"
+    moved = f"cd {project.root} && git commit -q --allow-empty -m 'another author'"
     counted(project, f"{{ test -e {once} || (touch {once}; {moved}); }}")
     names = project.tasks(3)
     code, said = together(project, 3)
     assert code == 0, said
     assert project.wrongs(names) == []
-    assert "somebody else" in project.git("log", "--format=%s", "main").splitlines()
+    assert "another author" in project.git("log", "--format=%s", "main").splitlines()
     assert gates(project) == 2
 
 

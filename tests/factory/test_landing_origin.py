@@ -10,7 +10,7 @@ from tests.factory.kit import GREEN, Project
 
 
 def clone_of(project: Project, origin: Path) -> Path:
-    """Somebody else's clone."""
+    """A colleague's clone."""
     other = project.place / "colleague"
     project.git("clone", "-q", str(origin), str(other))
     return other

@@ -14,14 +14,14 @@ def in_origin(project: Project, host: Host, branch: str) -> str:
     return project.git("--git-dir", str(host.origin), "rev-parse", f"refs/heads/{branch}")
 
 
-def somebody_pushes(project: Project, host: Host, branch: str, path: str, text: str = "x") -> str:
+def teammate_pushes(project: Project, host: Host, branch: str, path: str, text: str = "x") -> str:
     """Another person's commit on a branch at origin."""
     clone = project.place / f"clone-{len(list(project.place.glob('clone-*')))}"
     project.git("clone", "-q", "--branch", branch, str(host.origin), str(clone))
     (clone / path).parent.mkdir(parents=True, exist_ok=True)
     (clone / path).write_text(text)
     project.git("add", "-A", cwd=clone)
-    project.git("commit", "-qm", f"somebody: {path}", cwd=clone)
+    project.git("commit", "-qm", f"teammate: {path}", cwd=clone)
     project.git("push", "-q", "origin", branch, cwd=clone)
     return project.git("rev-parse", "HEAD", cwd=clone)
 
@@ -113,7 +113,7 @@ def gates(project: Project, task: str) -> int:
     return len(list(project.folders(task)[0].glob("gate-*")))
 
 
-def test_a_red_gate_sends_work_back_before_anybody_sees_it(opened: Opened) -> None:
+def test_a_red_gate_sends_work_back_before_a_reviewer_sees_it(opened: Opened) -> None:
     project, host = opened
     assert len(project.began("t-20")) == 2
     assert len([words for words in host.calls("pr", "create") if "--head=agent/t-20" in words]) == 1
@@ -130,7 +130,7 @@ def test_an_unapproved_one_lands_where_a_person_says_so(opened: Opened) -> None:
 
 def test_where_the_default_branch_moved_it_is_rebased_and_the_gate_runs_again(opened: Opened) -> None:
     project, host = opened
-    somebody_pushes(project, host, "main", "lib/x")
+    teammate_pushes(project, host, "main", "lib/x")
     host.change(13, approved=True)
     ran = project.flyball("land", "13")
     assert ran.code == 0, ran.said
@@ -140,9 +140,9 @@ def test_where_the_default_branch_moved_it_is_rebased_and_the_gate_runs_again(op
     assert "agent/t-13" not in project.branches()
 
 
-def test_what_somebody_added_is_gated_and_lands_with_it(opened: Opened) -> None:
+def test_what_a_teammate_added_is_gated_and_lands_with_it(opened: Opened) -> None:
     project, host = opened
-    somebody_pushes(project, host, "agent/t-14", "pages/more.txt")
+    teammate_pushes(project, host, "agent/t-14", "pages/more.txt")
     host.change(14, approved=True)
     ran = project.flyball("land", "t-14")
     assert ran.code == 0, ran.said
@@ -154,12 +154,12 @@ def test_what_somebody_added_is_gated_and_lands_with_it(opened: Opened) -> None:
     ("number", "path", "text", "why"),
     [(15, "pages/x", "bad", "gate-failed"), (16, "secrets/key", "x", "protected")],
 )
-def test_what_somebody_added_is_refused_like_an_agents_work(
+def test_what_a_teammate_added_is_refused_like_an_agents_work(
     opened: Opened, number: int, path: str, text: str, why: str
 ) -> None:
     project, host = opened
     before = project.git("rev-parse", "main")
-    somebody_pushes(project, host, f"agent/t-{number}", path, text)
+    teammate_pushes(project, host, f"agent/t-{number}", path, text)
     host.change(number, approved=True)
     ran = project.flyball("land", str(number))
     assert ran.code == 1
@@ -213,9 +213,9 @@ def test_one_that_is_open_already_is_found_again(opened: Opened) -> None:
     assert "pages/t-19.more" in project.files(in_origin(project, host, "agent/t-19"))
 
 
-def test_what_somebody_else_pushed_to_its_branch_is_not_overwritten(opened: Opened) -> None:
+def test_what_a_teammate_pushed_to_its_branch_is_not_overwritten(opened: Opened) -> None:
     project, host = opened
-    theirs = somebody_pushes(project, host, "agent/t-20", "pages/theirs.txt")
+    theirs = teammate_pushes(project, host, "agent/t-20", "pages/theirs.txt")
     ran = project.flyball("pr", "open", "t-20")
     assert ran.code == 1
     assert "which flyball did not push" in ran.out
@@ -352,7 +352,7 @@ def test_a_pull_request_is_reviewed_as_it_stands_and_stays_open(project: Project
     project.act("t-1@review", "review('it says too little')", launch=1)
     project.git("push", "-q", "origin", "main")
     assert project.run().code == 0
-    added = somebody_pushes(project, host, "agent/t-1", "pages/more.txt")
+    added = teammate_pushes(project, host, "agent/t-1", "pages/more.txt")
     ran = project.flyball("review", "12", "--json")
     assert ran.code == 1, ran.said
     assert (ran.json["reviewed"], ran.json["passed"], ran.json["head"]) == (True, False, added)

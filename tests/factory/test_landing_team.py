@@ -1,4 +1,4 @@
-"""Landing while others push to the same origin, and while the user has commits that nobody else has."""
+"""Landing while others push to the same origin, and while the user has commits that only the user has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run tells about its agents' ends: the pool, once; the run folder, whoever saw it."""
+"""What a run tells about its agents' ends: the pool, once; the run folder, whether a run watched or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_pool_hears_of_a_limit_once(project: Project) -> None:
     assert (pool["name"], pool["throttle_count"]) == ("anthropic", 1)
 
 
-def test_an_agent_that_ended_while_nobody_looked_has_a_summary_too(project: Project) -> None:
+def test_an_agent_that_ended_unwatched_has_a_summary_too(project: Project) -> None:
     project.task("t-1", act="(folder / 'began').touch()\nwait_for(folder / 'go')\nwrite('pages/t-1', 'one')")
     engine = project.start("run")
     project.wait("began")

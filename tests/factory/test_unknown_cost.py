@@ -1,4 +1,4 @@
-"""Dollars that nobody reports: codex and gemini say how many tokens they used, and not what those cost."""
+"""Dollars that are not reported: codex and gemini say how many tokens they used, and not what those cost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_metrics_of_unknown_dollars_count_tokens_and_invent_no_cost(codex: Proje
     assert "$0.00 (0 tokens) on work that never merged" in said
 
 
-def test_quota_show_says_unknown_where_nobody_reports_what_was_spent(codex: Project) -> None:
+def test_quota_show_says_unknown_where_spending_is_not_reported(codex: Project) -> None:
     codex.run()
     shown = codex.flyball("quota", "show", "--json").json
     assert [each["spent_usd"] for each in shown["windows"]] == [None, None]

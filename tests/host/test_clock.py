@@ -131,7 +131,7 @@ def test_a_reader_goes_on_after_a_reboot_too_and_writes_nothing(machine: Machine
     assert machine.path.read_bytes() == content
 
 
-def test_the_first_to_open_the_file_decides_for_everybody(machine: Machine) -> None:
+def test_the_first_to_open_the_file_decides_for_every_process(machine: Machine) -> None:
     machine.store().close()
     machine.reboot(off_s=500.0)
     first = machine.store()

@@ -95,7 +95,7 @@ def test_where_mail_may_be_lost_all_grants_are_asked_for(
                     await waiter.wait(0.05)
             else:
                 await asyncio.sleep(0.05)
-            assert inbox.misses == int(waiting), "only where somebody waits"
+            assert inbox.misses == int(waiting), "only where a waiter waits"
 
     run(scene)
 

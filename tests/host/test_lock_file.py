@@ -120,7 +120,7 @@ def test_a_holder_that_is_stopped_is_named_with_the_way_out(path: str, hold: Hol
     lock.release()
 
 
-def test_the_kernel_says_who_holds_it_whoever_wrote_last(path: str, hold: Hold) -> None:
+def test_the_kernel_says_who_holds_it_and_not_the_file(path: str, hold: Hold) -> None:
     holder = hold()
     Path(path).write_bytes(b"%-20d" % os.getpid())
     seen = LockFile.of(path).waits_for()
@@ -140,7 +140,7 @@ def test_who_takes_it_again_and_again_shows_now_and_then_that_it_is_passed_on(pa
 
 
 def test_a_busy_lock_is_not_a_stuck_one(path: str, tmp_path: Path) -> None:
-    """As long as holders come and go, everybody waits its turn."""
+    """As long as holders come and go, every waiter waits its turn."""
     counter = tmp_path / "counter"
     counter.write_text("0")
     command = [sys.executable, "-c", _COUNT, path, str(counter)]
@@ -163,7 +163,7 @@ def test_a_lock_that_was_refused_can_be_taken_later_by_any_thread(path: str, hol
     lock.release()
 
 
-def test_who_is_interrupted_while_it_waits_keeps_nobody_else_waiting(path: str, hold: Hold) -> None:
+def test_a_waiter_that_is_interrupted_keeps_no_other_waiting(path: str, hold: Hold) -> None:
     class CutError(Exception):
         pass
 
@@ -196,7 +196,7 @@ def test_a_thread_that_has_it_cannot_take_it_again(path: str) -> None:
     lock.release()
 
 
-def test_nobody_takes_it_beside_a_helper_that_is_about_to_get_it_for_nobody(path: str, hold: Hold) -> None:
+def test_it_is_not_taken_beside_a_helper_that_is_about_to_get_it_for_no_waiter(path: str, hold: Hold) -> None:
     holder = hold()
     lock = LockFile.of(path, stuck_after_s=0.05)
     with pytest.raises(StoreBusyError):
@@ -210,7 +210,7 @@ def test_nobody_takes_it_beside_a_helper_that_is_about_to_get_it_for_nobody(path
     lock.release()
 
 
-def test_nobody_takes_it_while_a_helper_lets_go_of_it(
+def test_it_is_not_taken_while_a_helper_lets_go_of_it(
     path: str, hold: Hold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel's lock is the whole process's: what a thread takes now, the helper gives away."""

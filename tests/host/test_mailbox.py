@@ -1,4 +1,4 @@
-"""Mail between processes: it says only "look", it never blocks, and nobody else can read it."""
+"""Mail between processes: it says only "look", it never blocks, and no other user can read it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_full_mailbox_takes_no_more_and_does_not_block(box: Mailbox) -> None:
     assert box.drain() == list(range(deliveries.count(Delivery.SENT)))
 
 
-def test_nobody_listens_where_nobody_ever_did(home: Path) -> None:
+def test_there_is_no_listener_where_there_never_was_one(home: Path) -> None:
     assert send(str(home / "nothing"), 1) is Delivery.MISSING
 
 
@@ -67,7 +67,7 @@ def test_a_socket_whose_owner_is_gone_refuses(box: Mailbox, home: Path) -> None:
     assert send(left, 1) is Delivery.REFUSED
 
 
-def test_an_address_that_is_too_long_reaches_nobody() -> None:
+def test_an_address_that_is_too_long_reaches_no_mailbox() -> None:
     assert send("/tmp/" + "x" * 300, 1) is Delivery.MISSING
 
 
@@ -174,7 +174,7 @@ def test_a_mailbox_whose_file_and_folder_were_removed_is_reachable_again_under_i
     assert not box.mend()
 
 
-def test_a_mailbox_is_not_put_back_where_somebody_else_could_listen_in(home: Path, box: Mailbox) -> None:
+def test_a_mailbox_is_not_put_back_where_another_user_could_listen_in(home: Path, box: Mailbox) -> None:
     shutil.rmtree(folder_for(home))
     folder_for(home).mkdir()
     folder_for(home).chmod(0o777)

@@ -39,7 +39,7 @@ def test_this_process_is_alive() -> None:
     assert alive(me()) is True
 
 
-def test_a_child_is_somebody_else(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_child_is_another_holder(sleeper: subprocess.Popen[bytes]) -> None:
     holder = identify(sleeper.pid)
     assert alive(holder) is True
     assert holder != me()
@@ -67,7 +67,7 @@ def test_a_zombie_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**30])
-def test_nobody_has_no_identity(pid: int) -> None:
+def test_without_a_process_there_is_no_identity(pid: int) -> None:
     with pytest.raises(UsageError, match="no running process"):
         identify(pid)
     assert alive(replace(me(), pid=pid)) is False
@@ -82,7 +82,7 @@ def test_a_namespace_without_processes_is_dead_where_all_can_be_seen() -> None:
     assert gone is (False if pid_namespace() == FIRST_NAMESPACE else None)
 
 
-def test_nobody_survives_a_reboot() -> None:
+def test_no_process_survives_a_reboot() -> None:
     assert alive(replace(me(), boot="another")) is False
 
 

@@ -82,7 +82,7 @@ class Worker:
         return True
 
     def wait_on(self) -> None:
-        raise AssertionError("in simulated time everybody wakes when it is woken")
+        raise AssertionError("in simulated time every waiter wakes when it is woken")
 
     def look_in(self, delay_s: float) -> bool:
         self._node.fleet.after(delay_s, self._look)

@@ -40,7 +40,7 @@ def test_a_refused_request_holds_no_seat() -> None:
     assert not counter.enter(0.1)
 
 
-def test_a_falling_capacity_sends_nobody_away_and_lets_nobody_in_until_enough_have_left() -> None:
+def test_a_falling_capacity_ends_no_call_and_lets_no_call_in_until_enough_have_left() -> None:
     counter = CapacityCounter(Capacity.parse("3,5:1"))
     for _ in range(3):
         assert counter.enter(0.0)

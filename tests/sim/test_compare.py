@@ -1,4 +1,4 @@
-"""Everyone everywhere: the numbers, the tables and the pictures made of runs."""
+"""Every contender in every scenario: the numbers, the tables and the pictures made of runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def result(
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def test_the_work_is_the_same_whoever_runs_and_in_however_many_processes() -> None:
+def test_the_work_is_the_same_for_every_contender_and_number_of_processes() -> None:
     names = ["constant", "bucket-bare"]
     alone = compare(names, [DEFAULT, "fixed-low"], [1, 2], part=0.02)
     spread = compare(names, [DEFAULT, "fixed-low"], [1, 2], part=0.02, processes=2)
@@ -58,7 +58,7 @@ def test_a_low_cap_gets_its_part_of_the_seats_and_wastes_nothing() -> None:
     assert found.waste_pct == 0.0
 
 
-def test_settings_reach_flyballs_own_and_nobody_else() -> None:
+def test_settings_reach_only_flyballs_own_contenders() -> None:
     changes = PoolChanges(cap=4, cap_ceiling=4)
     ours, theirs = compare(["constant"], [DEFAULT, "fixed-low"], [1], part=0.05, changes=changes)
     assert ours.goodput_pct == pytest.approx(100 * 4 / 24, rel=0.03)
@@ -66,12 +66,12 @@ def test_settings_reach_flyballs_own_and_nobody_else() -> None:
 
 
 @every("contender", CONTENDERS)
-def test_everyone_gets_something_done(contender: str) -> None:
+def test_every_contender_gets_something_done(contender: str) -> None:
     run = play(EVERY_SCENARIO["constant"].shorten(0.05), contender, 1)
     assert run.total.done > 0
 
 
-def test_the_oracles_own_failures_are_nobodys_waste() -> None:
+def test_the_oracles_own_failures_are_no_contenders_waste() -> None:
     scenario = EVERY_SCENARIO["outages"].shorten(0.2)
     assert play(scenario, ORACLE, 1).total.rejected > 0
     (found,) = compare(["outages"], ["fixed-low"], [1], part=0.2)

@@ -1,4 +1,4 @@
-"""Simulated time: the same seed is the same run, nothing is lost, and nobody does better than the oracle."""
+"""Simulated time: the same seed is the same run, nothing is lost, and no contender beats the oracle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_same_seed_is_the_same_run(name: str, contender: str) -> None:
 
 
 @every("scenario", SHORT)
-def test_the_oracle_fails_only_with_jobs_that_nobody_could_save(scenario: Scenario) -> None:
+def test_the_oracle_fails_only_with_jobs_that_cannot_be_saved(scenario: Scenario) -> None:
     run = play(scenario, ORACLE, 7)
     tried = islice(jobs(scenario.mix, 7), run.total.accepted + 1) if scenario.clients == 1 else ()
     assert run.total.rejected == sum(job.unlucky for job in tried)
@@ -48,7 +48,7 @@ def test_the_oracle_fails_only_with_jobs_that_nobody_could_save(scenario: Scenar
 
 @every("scenario", SHORT)
 @every("contender", ["measured", "fixed-high", "netflix-aimd"])
-def test_nobody_beats_the_oracle(scenario: Scenario, contender: str) -> None:
+def test_no_contender_beats_the_oracle(scenario: Scenario, contender: str) -> None:
     best = play(scenario, ORACLE, 7)
     found = score(scenario, play(scenario, contender, 7).clients, best.clients)
     # Other jobs in the same seats have other lengths: that makes a few in a hundred in so short a time.

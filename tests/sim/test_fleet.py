@@ -1,4 +1,4 @@
-"""The adaptive half of a fleet, unpinned: many nodes, one controller, a capacity that nobody tells them.
+"""The adaptive half of a fleet, unpinned: many nodes, one controller, a capacity that they are not told.
 
 Each node runs the shipped share lease in simulated time (fleet.py), against one provider with hidden seats
 and log-normal latencies. What they find is compared with what one process finds alone, without any store:
@@ -41,7 +41,7 @@ def seats(count: int = SEATS) -> list[Rule]:
 
 
 def saturated(nodes: int, controller: str = "measured", *, seed: int = 1, count: int = SEATS) -> Fleet:
-    """A fleet in which everybody has more to do than there is room for."""
+    """A fleet in which every node has more to do than there is room for."""
     fleet = Fleet(seats(count), calls(controller), seed=seed)
     for _ in range(nodes):
         fleet.join(2 * count // nodes + 4)
@@ -83,7 +83,7 @@ def test_growth_does_not_stop_where_every_node_sees_only_its_own_part(controller
     assert max(moment.cap for moment in fleet.moments) > 0.9 * SEATS
 
 
-def test_everybody_gets_its_part_and_the_seats_are_used() -> None:
+def test_every_node_gets_its_part_and_the_seats_are_used() -> None:
     fleet = saturated(5)
     fleet.play(200)
     late = [moment for moment in fleet.moments if moment.t_s > WARM_UP_S]
@@ -119,7 +119,7 @@ def test_an_outage_closes_all_of_them_and_one_call_tries_for_all() -> None:
     fleet.play(99)
     before = fleet.refused
     fleet.play(66)
-    # Those that were under way when the breaker opened, and a trial now and then; not everybody all the time.
+    # Those that were under way when the breaker opened, and a trial now and then; not all nodes all the time.
     assert fleet.refused - before < 60
     fleet.play(60)
     assert fleet.mean_cap(200, 225) > 0.9 * SEATS
@@ -190,7 +190,7 @@ def test_nodes_with_little_to_do_do_not_hold_it_down_either() -> None:
     assert fleet.mean_cap(100) > 0.9 * SEATS
 
 
-def test_a_cap_that_nobody_fills_does_not_grow() -> None:
+def test_a_cap_that_is_not_filled_does_not_grow() -> None:
     fleet = Fleet(seats(), calls("measured", cap=12), seed=1)
     for _ in range(4):
         fleet.join(2)

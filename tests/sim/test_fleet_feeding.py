@@ -1,4 +1,4 @@
-"""What a pool's one controller hears from the renewals of many nodes, and how soon everybody follows."""
+"""What a pool's one controller hears from the renewals of many nodes, and how soon every node follows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_who_tells_of_a_refusal_is_lowered_by_the_answer_to_it(scene: Scene) -> 
     assert a.may == 4
 
 
-def test_everybody_else_is_told_at_once_to_look(scene: Scene) -> None:
+def test_every_other_node_is_told_at_once_to_look(scene: Scene) -> None:
     a, b, c = busy(scene, "a", "b", "c", cap=9, changes=ARTICLE)
     scene.wait(0.5)
     refused(a, 1, begun_ago_s=0.15)
@@ -116,7 +116,7 @@ def test_what_others_began_before_they_heard_of_a_cut_does_not_cut_again(scene: 
     assert scene.snapshot().cap == cap
 
 
-def test_what_is_begun_after_everybody_heard_of_a_cut_and_refused_cuts_again(scene: Scene) -> None:
+def test_what_is_begun_after_every_node_heard_of_a_cut_and_refused_cuts_again(scene: Scene) -> None:
     a, b = busy(scene, "a", "b", cap=28)
     scene.wait(0.5)
     refused(a, 2, begun_ago_s=0.15)

@@ -26,7 +26,7 @@ class TestSeats:
         seats.leave(1.0, JOB)
         assert takes(seats, 1.0)
 
-    def test_nobody_inside_is_sent_away_when_the_capacity_falls(self) -> None:
+    def test_no_call_inside_is_ended_when_the_capacity_falls(self) -> None:
         seats = Seats([(0.0, 3), (10.0, 1)])
         assert all(takes(seats, 0.0) for _ in range(3))
         seats.leave(11.0, JOB)
@@ -80,7 +80,7 @@ class TestRefilling:
         assert Refilling("tokens", 5000, 100).buckets(0.0) == ()
 
     def test_a_neighbour_gets_its_share_however_greedy_we_are(self) -> None:
-        """The level goes into debt, so that nobody gains by keeping it at zero."""
+        """The level goes into debt, so that keeping it at zero gains nothing."""
         draws = [Draw(10.0, 1500.0)]
         greedy = Refilling("tokens", 2000, 100, neighbour=draws, headers=True)
         assert takes(greedy, 0.0)
@@ -90,7 +90,7 @@ class TestRefilling:
 
 
 class TestOutages:
-    def test_nobody_is_served_while_one_lasts(self) -> None:
+    def test_no_call_is_served_while_one_lasts(self) -> None:
         outages = Outages([(10.0, 20.0)])
         assert outages.refusal(9.9, JOB) is None
         refusal = outages.refusal(10.0, JOB)

@@ -128,7 +128,7 @@ def test_the_tally_can_be_looked_at() -> None:
     assert (found["capacity"], found["inside"], found["accepted"]) == (2, 1, 1)
 
 
-def test_nobody_outside_this_machine_can_reach_it() -> None:
+def test_it_cannot_be_reached_from_outside_this_machine() -> None:
     with Provider(Capacity.parse("1")) as provider:
         assert provider.url.startswith("http://127.0.0.1:")
 

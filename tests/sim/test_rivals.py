@@ -62,7 +62,7 @@ def test_fixed_keeps_to_its_number_and_sleeps_inside_it() -> None:
     assert drive.peer.earliest_start(0.2, job) == 0.2
 
 
-def test_everybody_waits_as_long_as_retry_after_asks_but_inspect_and_koryph() -> None:
+def test_every_rival_waits_as_long_as_retry_after_asks_but_inspect_and_koryph() -> None:
     asked = Signal(SignalKind.THROTTLED, 5.0)
     for peer in (Fixed(8), Article(), NetflixAimd(), NetflixGradient2()):
         assert Driver(peer).call(0.0, asked, 0.15) == 5.0

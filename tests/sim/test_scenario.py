@@ -15,7 +15,7 @@ from flyball.sim.simulator.scenario import FINAL_SEEDS, GOALS, SCENARIOS, TUNING
 from tests.cases import every
 
 
-def test_nobody_tunes_on_what_the_final_table_is_made_of() -> None:
+def test_tuning_shares_nothing_with_what_the_final_table_is_made_of() -> None:
     assert not set(SCENARIOS) & set(HELD_OUT)
     assert not set(TUNING_SEEDS) & set(FINAL_SEEDS)
 

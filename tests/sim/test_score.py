@@ -36,7 +36,7 @@ def test_a_heat_in_which_nothing_was_done_has_no_ratios() -> None:
     assert (found.calls_done, found.wasted_per_100, found.fairness) == (0, None, None)
 
 
-def test_a_heat_in_which_nobody_finished_is_judged_at_its_end() -> None:
+def test_a_heat_in_which_no_project_finished_is_judged_at_its_end() -> None:
     seen = Record(["shop", "blog"], calls_each=9)
     seen.add_done("shop", 1.0)
     assert score(seen).done_by_first_finish == (1, 0)

@@ -42,7 +42,7 @@ def test_a_script_does_not_make_room_where_there_is_none() -> None:
         assert post(f"{provider.url}/v1/messages")[0] == 429
 
 
-def test_what_is_no_model_request_is_answered_and_not_counted() -> None:
+def test_what_is_not_a_model_request_is_answered_and_not_counted() -> None:
     with provider_of("401") as provider:
         assert post(f"{provider.url}/v1/messages/count_tokens?beta=true")[2] == {"input_tokens": 1234}
         assert post(f"{provider.url}/v1beta/models/m:countTokens")[2] == {"totalTokens": 1234}

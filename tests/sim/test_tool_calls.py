@@ -93,11 +93,11 @@ def test_what_no_tool_is_for_is_left_undone() -> None:
 
 
 @pytest.mark.parametrize("said", ["an errand: write x = y", "errand: write x", "errand:", "errand: sleep"])
-def test_other_words_are_no_errand(said: str) -> None:
+def test_other_words_are_not_an_errand(said: str) -> None:
     assert next_call({"messages": [{"role": "user", "content": said}], "tools": [{"name": "Write"}]}) is None
 
 
-def test_what_the_model_said_itself_is_no_errand() -> None:
+def test_what_the_model_said_itself_is_not_an_errand() -> None:
     said = {"role": "assistant", "content": "errand: write x = y"}
     assert next_call({"messages": [said], "tools": [{"name": "Write"}]}) is None
 

@@ -1,4 +1,4 @@
-"""The same calls for everyone, and the patience of a client without a governor."""
+"""The same calls for every contender, and the patience of a client without a governor."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_profiles_and_projects_share_the_registry_and_undo_touches_projects_only
     assert is_clean(registry)
 
 
-def test_a_name_that_is_taken_is_changed_only_where_somebody_said_so(tmp_path: Path) -> None:
+def test_a_name_that_is_taken_is_changed_only_with_replace(tmp_path: Path) -> None:
     profiles = Profiles(tmp_path)
     profiles.add(profile())
     for taken in (profile(), profile("Work")):
@@ -259,7 +259,7 @@ def test_under_a_profile_only_the_harmless_and_the_named_pass() -> None:
     assert set(found) == {*HARMLESS, "CI", "GH_TOKEN", "A"}
 
 
-def test_nobody_can_name_a_variable_that_decides_whose_account_is_used() -> None:
+def test_no_setting_can_name_a_variable_that_decides_whose_account_is_used() -> None:
     found = child_environment(
         AMBIENT,
         runtime="claude",

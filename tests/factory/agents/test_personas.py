@@ -134,7 +134,7 @@ def test_an_untouched_file_of_another_flyball_is_brought_up_to_date(tmp_path: Pa
     assert path.read_text() == with_mark(bundled_text("docs"))
 
 
-def test_a_file_that_somebody_else_wrote_is_theirs(tmp_path: Path) -> None:
+def test_a_file_of_another_author_is_theirs(tmp_path: Path) -> None:
     write(tmp_path, ".agents/personas/docs.md", bundled_text("docs"))
     (plan,) = plan_install(tmp_path, ["docs"], runtime="codex")
     assert plan.state is InstallState.CHANGED

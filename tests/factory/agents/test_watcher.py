@@ -217,7 +217,7 @@ def test_an_agent_finds_what_it_was_promised_in_its_environment(project: Project
     assert process.code == 0, process.said
 
 
-def test_a_command_that_nobody_named_a_model_for_has_none(project: Project) -> None:
+def test_a_command_without_a_named_model_has_none(project: Project) -> None:
     project.task("t-1", act="assert 'FLYBALL_MODEL' not in os.environ\nsys.exit(9)")
     project.configure(run={"attempts": 2})
     ran = project.run("--json")

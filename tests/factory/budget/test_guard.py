@@ -40,7 +40,7 @@ def told(**windows: tuple[float, float]) -> str:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Project]:
-    """A project whose agent is claude, as far as anybody can see from what it prints."""
+    """A project whose agent is claude, as far as its output shows."""
     project = Project(tmp_path)
     project.configure(agent={"runtime": "claude"})
     project.commit("claude")
@@ -261,7 +261,7 @@ def test_an_api_key_is_not_charged_unless_three_switches_say_so(
         assert missing in ran.err
 
 
-def test_with_all_three_the_key_pays_once_the_windows_are_used_up_and_everybody_hears_of_it(
+def test_with_all_three_the_key_pays_once_the_windows_are_used_up_and_that_is_said(
     shop: Project,
 ) -> None:
     (shop.place / "user" / ".claude.json").write_text('{"oauthAccount": {"emailAddress": "me@example.org"}}')
@@ -288,7 +288,7 @@ def test_with_all_three_the_key_pays_once_the_windows_are_used_up_and_everybody_
 
 
 def claude_outside(shop: Project, line: str) -> None:
-    """A ``claude`` under ``flyball exec`` in a folder that is no project, which prints this line."""
+    """A ``claude`` under ``flyball exec`` in a folder that is not a project, which prints this line."""
     folder = shop.root.parent / "elsewhere"
     folder.mkdir()
     script = folder / "claude"

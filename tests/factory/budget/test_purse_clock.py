@@ -124,7 +124,7 @@ async def test_a_run_that_comes_after_the_reset_starts_slowly_too(desk: Desk) ->
 
 
 @on_loop
-async def test_whoever_was_not_held_up_starts_at_once_after_a_reset(desk: Desk) -> None:
+async def test_a_task_that_was_not_held_up_starts_at_once_after_a_reset(desk: Desk) -> None:
     desk.declare(100.0)
     purse = await looked(desk.purse())
     desk.now = START + 18_000 + 1
@@ -133,7 +133,7 @@ async def test_whoever_was_not_held_up_starts_at_once_after_a_reset(desk: Desk) 
 
 
 @on_loop
-async def test_a_waiter_is_told_when_somebody_ends(desk: Desk) -> None:
+async def test_a_waiter_is_told_when_an_agent_ends(desk: Desk) -> None:
     desk.declare(2.6)
     purse = await looked(desk.purse())
     assert begun(purse, "a", "b") == ["a"]

@@ -65,7 +65,7 @@ def test_two_accounts_never_mix(tmp_path: Path) -> None:
     home.declare("day", usd=3.0, length_s=86400.0)
     assert {each.name: each.ceiling_usd for each in work.terms()} == {"5h": 20.0, "7d": None}
     assert {each.name: each.ceiling_usd for each in home.terms()} == {"5h": None, "7d": None, "day": 3.0}
-    assert work.window("5h").whole, "it was measured with everybody's spending in it"
+    assert work.window("5h").whole, "it was measured with the whole account's spending"
     assert work.forget("5h") == ["5h"]
     assert home.window("day").ceiling_usd == 3.0
 
@@ -119,10 +119,10 @@ def test_a_profile_s_transcripts_are_where_its_login_is(tmp_path: Path) -> None:
     around, own = {"CLAUDE_CONFIG_DIR": str(tmp_path)}, str(tmp_path / "w")
     personal = Profile(name="me", runtime="claude", identity="me@example.org")
     work = Profile(name="work", runtime="claude", identity="w@example.org", config_dir=own, api_key_env="K")
-    nobody, mine, theirs = (
+    default, mine, theirs = (
         billing_account(Account(config(), profile), environ=around) for profile in (None, personal, work)
     )
-    assert (nobody.name, nobody.folder) == ("default:claude", tmp_path)
+    assert (default.name, default.folder) == ("default:claude", tmp_path)
     assert (mine.name, mine.folder) == ("me", Path.home() / ".claude"), "its variable is left unset"
     assert (theirs.name, theirs.folder, theirs.key_env) == ("work", tmp_path / "w", "K")
 
@@ -144,7 +144,7 @@ def test_an_api_key_is_charged_only_when_all_three_say_so() -> None:
 # -- keeping up ------------------------------------------------------------------------------------------
 
 
-def test_nobody_looks_where_there_is_nothing_to_look_for(tmp_path: Path) -> None:
+def test_no_source_is_read_where_there_is_nothing_to_look_for(tmp_path: Path) -> None:
     monitor = UsageMonitor(BillingAccount(name="work", runtime="opencode"), tmp_path)
     assert not monitor.has_limits
     assert monitor.due_in_s is None

@@ -155,7 +155,7 @@ def test_only_what_is_new_is_read_and_half_a_line_waits(tmp_path: Path, transcri
     assert total(found.look(NOW)) == 3.0
 
 
-def test_long_and_broken_lines_are_no_trouble(tmp_path: Path, transcript: Path) -> None:
+def test_long_and_broken_lines_are_not_a_problem(tmp_path: Path, transcript: Path) -> None:
     picture = json.dumps({"type": "user", "toolUseResult": "A" * (12 << 20), "usage": {}}) + "\n"
     long = line("long").replace('"type"', f'"content": "{"B" * (3 << 20)}", "type"', 1)
     odd = [
@@ -273,7 +273,7 @@ def test_a_source_that_contradicts_itself_is_passed_over(tmp_path: Path) -> None
     first.usd = 1e5
     assert usage.look(NOW + 20).source == "second"
     first.usd, first.at = 500.0, NOW + 25
-    assert usage.look(NOW + 30).source == "second", "nobody spends that in half a minute"
+    assert usage.look(NOW + 30).source == "second", "that cannot be spent in half a minute"
     first.usd, first.at = 20.5, NOW - HOUR
     assert usage.look(NOW + 40).source == "first"
 
@@ -296,7 +296,7 @@ def test_one_agent_that_cost_a_fortune_is_believed(tmp_path: Path) -> None:
     assert found.within(0, NOW + 11).value == 900.0
 
 
-def test_where_nobody_can_say_anything_that_is_said(tmp_path: Path) -> None:
+def test_where_no_source_answers_that_is_said(tmp_path: Path) -> None:
     class Broken(Says):
         def look(self, now: float) -> Spend:
             raise OSError("the disk is gone")

@@ -38,7 +38,7 @@ def test_a_worktree_that_is_being_added_is_waited_for(
         if len(paused) == 3:
             (half_made / "HEAD").write_text(project.git("rev-parse", "HEAD") + "\n")
 
-    # Its own pauses only: whoever waits for a process sleeps too.
+    # Its own pauses only: code that waits for a process sleeps too.
     monkeypatch.setattr(
         "flyball.factory.git.repository.time", SimpleNamespace(sleep=head_is_written, time=time.time)
     )
@@ -55,9 +55,7 @@ def test_one_that_git_was_killed_over_is_removed(project: Project, half_made: Pa
 
 
 @pytest.mark.parametrize("reason", ["mine", ""])
-def test_one_that_somebody_may_have_worked_in_is_kept_and_named(
-    project: Project, half_made: Path, reason: str
-) -> None:
+def test_one_that_may_hold_work_is_kept_and_named(project: Project, half_made: Path, reason: str) -> None:
     (half_made / "locked").write_text(reason)
     os.utime(half_made, (0, 0))
     with pytest.raises(GitError, match="git fetch") as failed:

@@ -175,7 +175,7 @@ def test_a_merge_left_in_the_middle_is_not_committed(made: Worktrees) -> None:
 
 
 def in_a_rebase(made: Worktrees, project: Project) -> Path:
-    """A worktree that somebody left in the middle of a rebase that clashes."""
+    """A worktree that was left in the middle of a rebase that clashes."""
     tree = made.ensure("t-1")
     (tree.path / "lib/x").write_text("agent\n")
     gather(made)
@@ -191,7 +191,7 @@ def test_a_rebase_left_in_the_middle_is_not_committed(made: Worktrees, project: 
         gather(made)
 
 
-def test_a_rebase_that_somebody_was_killed_in_is_undone_before_another_attempt(
+def test_a_rebase_that_was_cut_short_is_undone_before_another_attempt(
     made: Worktrees, project: Project
 ) -> None:
     path = in_a_rebase(made, project)
@@ -285,7 +285,7 @@ def test_ignored_files_keep_nothing(made: Worktrees, project: Project) -> None:
     assert not tree.path.exists()
 
 
-def test_removing_what_is_not_there_is_no_error(made: Worktrees) -> None:
+def test_removing_what_is_not_there_is_not_an_error(made: Worktrees) -> None:
     made.remove("t-9")
     tree = made.ensure("t-1")
     shutil.rmtree(tree.path)

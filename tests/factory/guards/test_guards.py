@@ -283,7 +283,7 @@ def test_what_an_agent_does_around_flyball_fails_and_its_honest_work_lands(proje
     assert project.wrongs(["t-1"]) == []
 
 
-def test_guards_that_somebody_changed_are_put_right_before_an_agent_starts_and_that_is_said(
+def test_guards_that_were_changed_are_put_right_before_an_agent_starts_and_that_is_said(
     project: Project,
 ) -> None:
     project.task("t-1")

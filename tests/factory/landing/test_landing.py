@@ -162,7 +162,7 @@ def test_a_bootstrap_that_fails_blocks_with_its_words(project: Project) -> None:
 
 @pytest.mark.parametrize("point", ["after:worktree.begun", "after:rebase.begun"])
 def test_a_bootstrap_cut_short_is_done_again(project: Project, point: str) -> None:
-    """Whoever was killed in the middle of it left a worktree that is there and not ready."""
+    """A run that was killed in the middle of it left a worktree that is there and not ready."""
     mark = project.place / "cut"
     bootstrap = (
         f"test -e {mark} || {{ touch {mark}; kill -9 $(cat {project.place}/pid); sleep 1; }}; touch ready"

@@ -305,7 +305,7 @@ def test_a_run_that_goes_on_brings_the_checkout_along_once(project: Project) -> 
 
 
 def test_a_second_checkout_that_was_deleted_does_not_stop_landings(project: Project) -> None:
-    """git still lists it: nobody has pruned it."""
+    """git still lists it: it was not pruned."""
     project.task("t-1")
     project.git("checkout", "-q", "-b", "mine")
     other = project.place / "other"

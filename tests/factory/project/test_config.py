@@ -79,7 +79,7 @@ def test_bytes_that_are_not_utf8_name_their_line(tmp_path: Path) -> None:
     assert "line 3 is not UTF-8" in refused(tmp_path, SMALLEST.encode() + b"# caf\xe9\n")
 
 
-def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_a_mistake(tmp_path: Path) -> None:
     assert load(tmp_path, b"\xef\xbb\xbf" + SMALLEST.encode()).project.id == "blog"
 
 
@@ -88,7 +88,7 @@ def test_deep_nesting_and_endless_numbers_are_refused_not_crashed_on(tmp_path: P
     assert "not valid TOML" in refused(tmp_path, "x = " + "9" * 10_000)
 
 
-def test_a_file_nobody_may_read_says_so(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "flyball.toml").write_text(SMALLEST, encoding="utf-8")
     (tmp_path / "flyball.toml").chmod(0)
     said = run_powerless(f"""
@@ -187,7 +187,7 @@ def test_a_value_of_the_environment_is_never_repeated_in_a_message(tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ['gate = "make test"\n', "gate = [1]\n", "gate = 3\n", "gate = false\n"])
-def test_a_section_that_is_no_section_says_how_to_write_one(tmp_path: Path, text: str) -> None:
+def test_a_section_that_is_not_a_section_says_how_to_write_one(tmp_path: Path, text: str) -> None:
     assert "must be a section: write [gate]" in refused(tmp_path, text + SMALLEST)
 
 

@@ -110,7 +110,7 @@ def test_planning_writes_nothing(repository: Path) -> None:
     assert content(repository) == {}
 
 
-def test_what_somebody_wrote_after_the_plan_stays(repository: Path) -> None:
+def test_what_was_written_after_the_plan_stays(repository: Path) -> None:
     plan = plan_init(repository, on_path=everything)
     (repository / "flyball.toml").write_text("# mine\n", encoding="utf-8")
     assert write_init(plan) == ["tasks/README.md"]
@@ -211,7 +211,7 @@ def test_the_readme_of_the_tasks_is_not_a_task(repository: Path) -> None:
     assert not plan.files[1].content.startswith("---")
 
 
-def test_new_files_can_be_read_by_everybody_as_git_expects(repository: Path) -> None:
+def test_new_files_can_be_read_by_every_user_as_git_expects(repository: Path) -> None:
     write_init(plan_init(repository))
     assert (repository / "flyball.toml").stat().st_mode & 0o777 == 0o644
     assert not [name for name in os.listdir(repository) if name.endswith(".tmp")]
@@ -263,7 +263,7 @@ def test_without_one_every_language_is_tested(repository: Path) -> None:
     assert gate_of(repository) == ["cargo test", "go test ./..."]
 
 
-def test_a_makefile_that_is_no_text_or_no_file_says_nothing(repository: Path) -> None:
+def test_a_makefile_that_is_not_text_or_not_a_file_says_nothing(repository: Path) -> None:
     (repository / "GNUmakefile").mkdir()
     (repository / "Makefile").write_bytes(b"\xff\xfe\x00test:\n")
     assert gate_of(repository) == []

@@ -38,7 +38,7 @@ def test_removing_what_is_not_there_changes_nothing(registry: ProjectRegistry, p
     assert len(commits(registry)) == len(audit(registry)) == 1
 
 
-def test_a_name_that_nobody_has_is_answered_with_the_nearest(registry: ProjectRegistry) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest(registry: ProjectRegistry) -> None:
     registry.add("blog", Path("/blog"))
     with pytest.raises(UsageError, match="did you mean 'blog'"):
         registry.get("blgo")

@@ -1,4 +1,4 @@
-"""The registry of projects: nothing is lost, whoever is killed, damaged or in the way."""
+"""The registry of projects: nothing is lost, whatever is killed, damaged or in the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody else looks before it lands: sent back, parked, unreviewed, and never landed by accident.
+"""A reviewer looks before it lands: sent back, parked, unreviewed, and never landed by accident.
 
 Stories that do not disturb each other share a run, a task each.
 """
@@ -82,7 +82,7 @@ def test_after_two_rounds_a_person_is_asked_with_the_findings(project: Project) 
     project.task("t-1", act=PAGE)
     project.act(REVIEWER, "review(f'still wrong {launch}')")
     ran = project.run()
-    assert ran.code == 0, "a person is asked, which is no failure"
+    assert ran.code == 0, "a person is asked, which is not a failure"
     assert began(project) == ["t-1", REVIEWER] * 3
     assert "needs you" in ran.out
     assert "still wrong 3" in ran.out
@@ -135,7 +135,7 @@ def test_a_persona_that_is_nowhere_leaves_work_unreviewed_and_is_found_before_a_
     assert project.landed() == []
 
 
-# -- what nobody gets away with ---------------------------------------------------------------------------
+# -- what is not let through ---------------------------------------------------------------------------
 
 
 def test_neither_the_work_nor_its_reviewer_can_spoil_a_review(project: Project) -> None:
@@ -176,7 +176,7 @@ def test_what_passed_does_not_land_by_itself_once_its_branch_has_moved(project: 
 # -- slots, limits, stops ---------------------------------------------------------------------------------
 
 
-def test_reviewers_take_slots_like_everyone(project: Project) -> None:
+def test_reviewers_take_slots_like_every_agent(project: Project) -> None:
     project.patient_pool(cap=1)
     alone = "assert not list(folder.glob('busy-*'))\nbusy = folder / f'busy-{os.getpid()}'\nbusy.touch()\n"
     names = project.tasks(2)

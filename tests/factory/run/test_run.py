@@ -221,7 +221,7 @@ def test_the_result_as_json_is_all_that_is_printed(project: Project) -> None:
     assert list(ran.json["blocked"]) == ["t-2"]
 
 
-def test_work_for_a_person_waits_and_is_no_failure(project: Project) -> None:
+def test_work_for_a_person_waits_and_is_not_a_failure(project: Project) -> None:
     project.configure(merge={"policy": "manual"})
     project.task("t-1")
     ran = project.run()
@@ -294,7 +294,7 @@ def test_demand_ends_with_the_run(project: Project) -> None:
     assert [pool["demand"] for pool in pools] == [[]]
 
 
-def test_a_run_goes_on_when_nobody_reads_what_it_prints(project: Project) -> None:
+def test_a_run_goes_on_when_its_output_is_not_read(project: Project) -> None:
     names = project.tasks(2)
     process = project.start("run")
     assert process.stdout is not None

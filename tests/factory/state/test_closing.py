@@ -119,7 +119,7 @@ def test_one_that_still_cannot_be_closed_is_said_once_and_not_started(tracker: T
     assert len(project.began()) == 1
 
 
-def test_nobody_is_told_that_it_would_start(tracker: Tracker) -> None:
+def test_no_command_says_that_it_would_start(tracker: Tracker) -> None:
     tracker.refuse()
     assert tracker.project.run().code == 0
     plan = tracker.project.flyball("run", "--dry-run", "--json").json

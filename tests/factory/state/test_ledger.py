@@ -73,8 +73,8 @@ def test_a_full_disk_is_said_with_the_way_out_and_the_trip_stays_where_it_was(le
     assert read_again(ledger).records["t-1"].state is State.READY
 
 
-def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_bytes(b"not a database at all, but somebody's" * 100)
+def test_a_file_that_is_not_a_database_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"not a database at all, but valuable" * 100)
     with pytest.raises(StoreUnreadableError, match="move it away"):
         Ledger(tmp_path)
     assert (tmp_path / FILE_NAME).read_bytes().startswith(b"not a database")
@@ -123,7 +123,7 @@ def test_a_ledger_whose_making_was_cut_short_is_made(tmp_path: Path) -> None:
     assert len(rows(tmp_path)) == 1
 
 
-def test_one_that_nobody_has_finished_making_is_not_there_for_a_reader(tmp_path: Path) -> None:
+def test_one_that_is_only_half_made_is_not_there_for_a_reader(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).touch()
     with pytest.raises(FileNotFoundError):
         Ledger(tmp_path, read_only=True)

@@ -25,7 +25,7 @@ class Project:
         return self.root / "tasks"
 
     def write(self, name: str, text: str | bytes, *, at_ns: int | None = LONG_AGO_NS) -> Path:
-        """Write a file that was last changed long ago, so that nobody reads it twice for safety."""
+        """Write a file that was last changed long ago, so that it is not read twice for safety."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)

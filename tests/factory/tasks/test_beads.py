@@ -76,7 +76,7 @@ def test_everything_that_bd_says_about_an_issue_is_read(answering: Any) -> None:
                     {"issue_id": "bd-a3f8.1", "depends_on_id": "bd-4", "type": "discovered-from"},
                     {"issue_id": "bd-a3f8.1", "depends_on_id": "bd-5", "type": "waits-for"},
                 ],
-                somebody_adds_a_field=[1, 2, 3],
+                a_field_of_a_later_version=[1, 2, 3],
             )
         )
     )
@@ -145,13 +145,13 @@ def test_footprints_are_kept_in_labels(answering: Any, labels: Any, footprint: A
     assert (task.footprint, task.labels) == (footprint, left)
 
 
-def test_missing_and_empty_fields_are_no_problem(answering: Any) -> None:
+def test_missing_and_empty_fields_are_not_a_problem(answering: Any) -> None:
     source = answering(listed({"id": "bd-1", "title": "T", "description": None, "dependencies": None}))
     assert only(source) == Task(id="bd-1", title="T", where="bd show bd-1")
 
 
 @pytest.mark.parametrize("out", ["[]", "null", "[]\n"])
-def test_no_issues_are_no_tasks(answering: Any, out: str) -> None:
+def test_without_issues_there_are_no_tasks(answering: Any, out: str) -> None:
     assert answering(Call(out)).load().tasks == ()
 
 
@@ -210,7 +210,7 @@ def test_a_bd_that_does_not_come_back_is_ended_with_its_children(tmp_path: Path)
     assert time.perf_counter() - began < 20
 
 
-def test_a_daemon_that_bd_leaves_behind_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_daemon_that_bd_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
     began = time.perf_counter()
     source = BeadsSource(tmp_path, command=["sh", "-c", "sleep 30 & echo '[]'"])
     assert source.load().tasks == ()
@@ -288,7 +288,7 @@ def test_a_task_that_is_gone_is_an_error(answering: Any, act: str) -> None:
         getattr(answering(listed()), act)("bd-1", **words)
 
 
-def test_somebody_else_who_closes_it_at_the_same_moment_is_no_error(answering: Any) -> None:
+def test_another_close_at_the_same_moment_is_not_an_error(answering: Any) -> None:
     gone = Call(err="Error closing bd-1: issue not found: bd-1\n", code=1)
     answering(listed(issue()), gone, listed(issue(status="closed"))).close("bd-1", commit="abc")
 

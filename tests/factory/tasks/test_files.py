@@ -245,7 +245,7 @@ def test_files_and_folders_without_permission_are_problems_until_they_have_it(pr
     assert set(project.tasks()) == {"shut", "inner"}
 
 
-def test_a_name_that_is_no_text_is_a_problem_that_can_be_shown(project: Project) -> None:
+def test_a_name_that_is_not_text_is_a_problem_that_can_be_shown(project: Project) -> None:
     project.task("good")
     try:
         (project.folder / os.fsdecode(b"\xff.md")).write_text("---\nid: x\ntitle: T\n---\n")
@@ -291,7 +291,7 @@ def test_a_folder_that_cannot_be_used_at_all_is_an_error(project: Project) -> No
 
 
 @pytest.mark.parametrize("folder", ["../tasks", "/tmp", ".", "a/../..", "link", "link/tasks"])
-def test_the_folder_lies_in_the_project_and_is_no_link(project: Project, folder: str) -> None:
+def test_the_folder_lies_in_the_project_and_is_not_a_link(project: Project, folder: str) -> None:
     (project.root / "link").symlink_to("/tmp")
     with pytest.raises(SourceError, match=r"tasks\.folder"):
         FilesSource(project.root, folder)

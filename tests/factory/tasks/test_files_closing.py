@@ -104,7 +104,7 @@ def test_a_task_that_is_closed_in_the_worktree_already_is_left_alone(
     assert project.source.close_in("t-1", worktree) == Closing()
 
 
-def test_a_task_that_nobody_has_is_nothing_to_commit(project: Project, worktree: Path) -> None:
+def test_a_task_that_does_not_exist_is_nothing_to_commit(project: Project, worktree: Path) -> None:
     project.task("other")
     committed(project, worktree)
     assert project.source.close_in("t-1", worktree) == Closing()
