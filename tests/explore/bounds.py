@@ -112,12 +112,12 @@ class Bounds:
     # --- left in peace ---
 
     def _hushed(self, world: World) -> World:
-        """All that is on its way gets lost, and all work ends; who waits for a reply does not know."""
+        """All that is on its way gets lost, and all work ends; a node waiting for a reply does not know."""
         blocks = tuple(self._silenced(block) for block in world.blocks)
         return world._replace(blocks=blocks, high=world.cap, left=(0,) * len(world.left))
 
     def _round(self, world: World) -> World:
-        """Who is due renews, and every node fills its gate with new work; a tick; the store looks around."""
+        """Nodes that are due renew, all fill their gates with new work; a tick passes; the store looks."""
         model = self.model
         for index, block in enumerate(world.blocks):
             if block.status == LIVE:

@@ -30,7 +30,7 @@ class Killable(Protocol):
 
 
 class Line:
-    """One who holds the only slot, and a ``flyball exec`` behind it."""
+    """A holder of the only slot, and a ``flyball exec`` behind it."""
 
     def __init__(self, server: Killable, url: str, folder: Path) -> None:
         self.server, self.done, self.words = server, folder / "done", folder / "stderr"
@@ -81,7 +81,7 @@ def line(request: pytest.FixtureRequest, home: Path, tmp_path: Path) -> Iterator
 
 
 def outage(line: Line) -> None:
-    """Killed, missed by the one who waits, and started again."""
+    """Killed, missed by the waiter, and started again."""
     line.server.kill()
     until(lambda: "cannot be reached" in line.heard(), "it says that the server is gone")
     assert line.waiter.poll() is None, line.heard()

@@ -200,9 +200,7 @@ def test_processes_go_on_by_themselves_on_a_server_that_forgot_everything(
     all_slots_free(gov, 2)
 
 
-def test_who_waits_while_the_server_stops_is_served_when_it_goes_on(
-    server: RedisServer, gov: Governor
-) -> None:
+def test_a_waiter_is_served_when_a_server_that_stopped_goes_on(server: RedisServer, gov: Governor) -> None:
     gov.set_pool(POOL, cap=1, adaptive=False)
     lease = gov.acquire(POOL)
     waiter = waiting(gov)
@@ -215,7 +213,7 @@ def test_who_waits_while_the_server_stops_is_served_when_it_goes_on(
     all_slots_free(gov, 1)
 
 
-def test_who_waits_while_the_server_dies_is_served_when_it_is_back(
+def test_a_waiter_is_served_when_a_server_that_died_is_back(
     start: Start, server: RedisServer, gov: Governor
 ) -> None:
     """The waiter sleeps through it: its place is in the server's data, and its ears come back.
@@ -262,7 +260,7 @@ def test_exec_says_in_words_that_the_server_is_gone(
     assert "Traceback" not in done.stderr
 
 
-def test_a_killed_holders_slot_goes_to_who_waits(start: Start, server: RedisServer, gov: Governor) -> None:
+def test_a_killed_holders_slot_goes_to_the_waiter(start: Start, server: RedisServer, gov: Governor) -> None:
     gov.set_pool(POOL, cap=1, adaptive=False)
     holder = holding(start, server.url)
     waiter = waiting(gov)

@@ -183,7 +183,7 @@ def test_connections_that_are_cut_cost_a_waiter_neither_its_place_nor_its_turn(
     all_free(near)
 
 
-def test_who_waits_behind_a_network_that_hangs_is_served_when_it_is_back(
+def test_a_waiter_behind_a_network_that_hangs_is_served_when_it_is_back(
     far: Governor, near: Governor, proxy: FaultProxy
 ) -> None:
     """Its slot is granted meanwhile, and kept for it: it must only show in time that it lives."""

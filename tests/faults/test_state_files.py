@@ -100,7 +100,7 @@ def test_a_really_full_disk_never_masks_the_callers_error(home: Path, tmp_path: 
 
 @pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare to mount a tiny disk")
 @pytest.mark.parametrize("verb", ["status", "exec -- true", "doctor"])
-def test_a_full_disk_is_called_that_by_who_reads_who_asks_and_the_doctor(tmp_path: Path, verb: str) -> None:
+def test_a_full_disk_is_called_that_by_readers_asks_and_the_doctor(tmp_path: Path, verb: str) -> None:
     flyball_ = f"{sys.executable} -m flyball"
     done = _on_tiny_disk(
         tmp_path / "disk",

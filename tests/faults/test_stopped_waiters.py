@@ -152,7 +152,7 @@ def test_all_who_are_stopped_are_passed_over_however_many_they_are(person: Start
     assert [said(waiter) for waiter in waiters[:4]] == ["got"] * 4
 
 
-def test_a_raised_cap_serves_those_who_are_awake(person: Start) -> None:
+def test_a_raised_cap_serves_the_waiters_that_are_awake(person: Start) -> None:
     lease = cap_of(1).acquire(name="holder")
     stopped = person("wait", "stopped")
     until(lambda: pool().waiting == 1)

@@ -59,7 +59,7 @@ def test_an_error_in_the_block_comes_out(gov: Governor) -> None:
     assert nothing_left(gov)
 
 
-def test_who_does_not_wait_is_refused_at_once_and_leaves_nothing(gov: Governor) -> None:
+def test_an_ask_that_does_not_wait_is_refused_at_once_and_leaves_nothing(gov: Governor) -> None:
     async def story() -> None:
         held = await gov.acquire_nowait_async("p", project="blog", name="t-1")
         with pytest.raises(AtCapacityError) as refused:

@@ -46,7 +46,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("said", "project"), [(True, "blog"), (False, "root")])
-def test_who_stands_in_a_removed_folder_belongs_to_what_it_was_in(
+def test_a_caller_in_a_removed_folder_belongs_to_what_it_was_in(
     repository: Path, monkeypatch: pytest.MonkeyPatch, said: bool, project: str
 ) -> None:
     folder = repository / "build"
@@ -119,7 +119,7 @@ def test_a_nameless_program_is_python(monkeypatch: pytest.MonkeyPatch, argv: lis
     assert default_name() == f"python-{os.getpid()}"
 
 
-def test_who_says_nothing_asks_with_the_defaults(
+def test_a_caller_that_says_nothing_asks_with_the_defaults(
     gov: Governor, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository)

@@ -1,4 +1,4 @@
-"""Closing a governor lets go of files; what is held stays held, and who waits is served."""
+"""Closing a governor lets go of files; what is held stays held, and a waiter is served."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from flyball.testing import ManualClock
 from tests.governor.limiting import empty, limiter_of, line_of, run
 
 
-def test_who_waits_long_catches_up_with_a_higher_priority_and_never_overtakes_it() -> None:
+def test_a_long_waiter_catches_up_with_a_higher_priority_and_never_overtakes_it() -> None:
     clock = ManualClock()
     limiter, order = limiter_of(1, clock=clock, ageing_s=30.0), []
 

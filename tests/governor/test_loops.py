@@ -70,7 +70,7 @@ async def line_of(gov: Governor, length: int) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_who_waits_in_a_loop_that_is_closed_leaves_the_line(gov: Governor) -> None:
+def test_a_waiter_in_a_loop_that_is_closed_leaves_the_line(gov: Governor) -> None:
     held, loop = gov.acquire_nowait("p"), asyncio.new_event_loop()
     task = loop.create_task(work(gov))
     loop.run_until_complete(line_of(gov, 1))
@@ -84,7 +84,9 @@ def test_who_waits_in_a_loop_that_is_closed_leaves_the_line(gov: Governor) -> No
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_who_asks_as_its_loop_is_closed_leaves_neither_an_ask_nor_a_lease(gov: Governor, full: bool) -> None:
+def test_a_task_that_asks_as_its_loop_is_closed_leaves_neither_an_ask_nor_a_lease(
+    gov: Governor, full: bool
+) -> None:
     """Its store call is in progress, and finishes after the loop did."""
     held = gov.acquire("p") if full else None
     asked, go_on = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Slots of the dead come back: to who asks, and to who sleeps."""
+"""Slots of the dead come back: to the next ask, and to a sleeping waiter."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_living_holder_keeps_its_slot(gov: Governor, child: Start) -> None:
         gov.acquire_nowait("p")
 
 
-def test_who_sleeps_in_line_gets_the_slot_of_a_holder_that_is_killed(gov: Governor, child: Start) -> None:
+def test_a_sleeping_waiter_gets_the_slot_of_a_holder_that_is_killed(gov: Governor, child: Start) -> None:
     process = child()
     gov.hold(process.pid, "p")
     waiting = Person(lambda: gov.acquire("p", timeout=9))
@@ -140,7 +140,9 @@ def test_a_holder_on_another_machine_keeps_its_slot_for_a_day(gov: Governor) -> 
 
 
 @pytest.mark.parametrize("foreign", [{"host": "elsewhere"}, {"pidns": 7}])
-def test_the_backstop_is_for_who_cannot_be_checked(gov: Governor, foreign: dict[str, object]) -> None:
+def test_the_backstop_is_for_holders_that_cannot_be_checked(
+    gov: Governor, foreign: dict[str, object]
+) -> None:
     claim = internals(gov).store.claim(_elsewhere(gov))
     assert claim is not None
     ages = claim.asked_at + 10 * LEASE_BACKSTOP_S

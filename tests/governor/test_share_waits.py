@@ -1,4 +1,4 @@
-"""Who waits for a slot of a share while its store cannot be heard."""
+"""Calls that wait for a slot of a share while its store cannot be heard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.governor.sharing import POOL, divided, until
 BEAT_S = 0.1
 
 
-def test_who_waits_under_a_fence_is_served_when_the_store_is_heard_again(
+def test_a_waiter_under_a_fence_is_served_when_the_store_is_heard_again(
     broken: FaultyStore, gov: Governor
 ) -> None:
     divided(gov, 2, heartbeat_s=BEAT_S)

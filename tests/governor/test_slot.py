@@ -117,13 +117,13 @@ def test_a_closed_pool_says_when_to_come_back(gov: Governor) -> None:
     assert raised.value.retry_after_s == pytest.approx(7.0, abs=1.0)
 
 
-def test_an_ask_that_can_never_fit_is_refused_even_by_who_would_wait(gov: Governor) -> None:
+def test_an_ask_that_can_never_fit_is_refused_even_where_it_would_wait(gov: Governor) -> None:
     with pytest.raises(TooLargeError) as raised:
         gov.acquire("p", slots=2)
     assert raised.value.retry_after_s is None
 
 
-def test_who_waits_is_told_why_at_once(gov: Governor) -> None:
+def test_a_waiter_is_told_why_at_once(gov: Governor) -> None:
     gov.acquire("p", project="blog", name="t-14")
     told: list[str] = []
     with pytest.raises(WaitTimeoutError):

@@ -12,7 +12,7 @@ from tests.governor.people import Person, in_use, nothing_left
 
 
 class Turnstile:
-    """Counts who is inside, and the most there ever were."""
+    """Counts the threads that are inside, and the most there ever were."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -150,7 +150,7 @@ def test_a_plugin_that_is_not_ours_is_left_alone(person: Path, capsys: pytest.Ca
     assert path.read_text().startswith("export const Mine")
 
 
-def test_without_a_name_those_whose_folder_is_there_are_installed(
+def test_without_a_name_the_agents_whose_folder_is_there_are_installed(
     person: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["hooks", "install"]) == 2

@@ -128,7 +128,7 @@ def test_the_kernel_says_who_holds_it_and_not_the_file(path: str, hold: Hold) ->
     assert (seen.pid, seen.holder) == (holder.pid, f"process {holder.pid}")
 
 
-def test_who_takes_it_again_and_again_shows_now_and_then_that_it_is_passed_on(path: str) -> None:
+def test_a_holder_that_takes_it_again_and_again_shows_now_and_then_that_it_is_passed_on(path: str) -> None:
     lock, turns = LockFile.of(path), 0
     stamps: set[int] = set()
     while len(stamps) < 3:

@@ -73,7 +73,7 @@ def test_without_a_process_there_is_no_identity(pid: int) -> None:
     assert alive(replace(me(), pid=pid)) is False
 
 
-def test_who_cannot_be_seen_from_here_is_neither_alive_nor_dead() -> None:
+def test_a_process_that_cannot_be_seen_from_here_is_neither_alive_nor_dead() -> None:
     assert alive(replace(me(), host="elsewhere")) is None
 
 

@@ -243,7 +243,7 @@ def test_a_cancelled_ask_is_still_done_to_its_end(governor: Governor) -> None:
     asyncio.run(main())
 
 
-def test_who_comes_in_a_busy_moment_is_served_by_the_loop_once_it_is_over(
+def test_a_client_that_comes_in_a_busy_moment_is_served_by_the_loop_once_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     governor = Governor(f"sqlite://{tmp_path}/governor.db")

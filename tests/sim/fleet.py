@@ -65,7 +65,7 @@ class Mail:
 
 
 class Worker:
-    """One piece of work at a time, for ever; also the one who waits for its slot."""
+    """One piece of work at a time, for ever; also the waiter for its slot."""
 
     priority, cost = 0, _NO_COST
 

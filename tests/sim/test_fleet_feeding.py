@@ -48,7 +48,7 @@ def refused(node: Node, times: int, *, begun_ago_s: float) -> None:
 # -- who hears of a refusal, and when -------------------------------------------------------------------
 
 
-def test_who_tells_of_a_refusal_is_lowered_by_the_answer_to_it(scene: Scene) -> None:
+def test_a_node_that_tells_of_a_refusal_is_lowered_by_the_answer_to_it(scene: Scene) -> None:
     (a,) = busy(scene, "a", cap=8, changes=ARTICLE)
     scene.wait(0.5)
     refused(a, 1, begun_ago_s=0.15)

@@ -206,7 +206,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_done(scene: Scene, postgres_ser
     assert scene.store.miscounts() == []
 
 
-def test_who_holds_a_pool_for_too_long_is_not_waited_for(postgres_server: PostgresServer) -> None:
+def test_a_session_that_locks_a_pool_for_too_long_is_not_waited_for(postgres_server: PostgresServer) -> None:
     space = postgres_server.space()
     url = f"{postgres_server.url}?space={space}&socket_timeout=0.5"
     scene = Scene(lambda world: PostgresStore(ConnectionPool(url), world.ports(), server_time=False))

@@ -226,9 +226,7 @@ def test_connections_that_are_cut_are_opened_again(durable: PostgresServer, gov:
     all_slots_free(gov)
 
 
-def test_who_waits_while_the_server_dies_is_served_when_it_is_back(
-    durable: PostgresServer, gov: Governor
-) -> None:
+def test_a_waiter_is_served_when_a_server_that_died_is_back(durable: PostgresServer, gov: Governor) -> None:
     leases = [gov.acquire(POOL) for _ in range(2)]
     served = threading.Event()
 

@@ -365,7 +365,7 @@ def test_a_newer_layout_is_refused_and_left_alone(
     postgres_server.run(f'UPDATE "{space}".layout SET version = {LAYOUT}')
 
 
-def test_an_old_layout_is_brought_forward_by_who_writes_and_keeps_what_it_had(
+def test_an_old_layout_is_brought_forward_by_the_first_writer_and_keeps_what_it_had(
     postgres_server: PostgresServer, fresh: str
 ) -> None:
     first = "".join(text for number, text in scripts() if number == 1)

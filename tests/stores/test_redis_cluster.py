@@ -74,7 +74,7 @@ def test(check: Callable[[Scene], None], scene: Scene) -> None:
     check(scene)
 
 
-def test_who_waits_on_a_cluster_is_told(cluster: str) -> None:
+def test_a_waiter_on_a_cluster_is_told(cluster: str) -> None:
     gov = Governor(f"{cluster}?space=told")
     gov.set_pool("p", cap=1, adaptive=False)
     lease = gov.acquire("p")

@@ -58,7 +58,7 @@ def test_an_ask_that_is_parked_and_handed_a_slot_is_one_round_trip_each(scene: S
     assert asked == ["EVALSHA", "EVALSHA"]
 
 
-def test_who_waits_in_the_same_process_is_handed_a_slot_in_one_round_trip(scene: Scene) -> None:
+def test_a_waiter_in_the_same_process_is_handed_a_slot_in_one_round_trip(scene: Scene) -> None:
     scene.static(1)
     lease = scene.take()
     scene.park(holder=scene.world.here)

@@ -158,7 +158,9 @@ def test_a_server_that_was_promoted_learns_again(server: RedisServer) -> None:
 # -- telling ------------------------------------------------------------------------------------------------
 
 
-def test_who_should_renew_is_told_by_the_script_itself(scene: Scene, redis_server: RedisServer) -> None:
+def test_which_nodes_should_renew_is_told_by_the_script_itself(
+    scene: Scene, redis_server: RedisServer
+) -> None:
     link = RedisConnections(redis_server.url)
     ears = link.listener()
     ears.subscribe(f"{channel_prefix(scene.store)}x")
@@ -201,7 +203,7 @@ def test_what_renewals_change_while_a_plan_is_made_stays(pair: tuple[Scene, Scen
     assert pool_field(one, "pot:dirty") != "0", "who came meanwhile is planned for next"
 
 
-def test_who_renews_while_a_plan_evicts_it_stays(pair: tuple[Scene, Scene]) -> None:
+def test_a_node_that_renews_while_a_plan_evicts_it_stays(pair: tuple[Scene, Scene]) -> None:
     one, other = pair
     late, b = Node(one, "late", wants=6), Node(one, "b", wants=9)
     late.renew()

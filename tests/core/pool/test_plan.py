@@ -317,7 +317,7 @@ def test_a_pool_begins_at_the_cap_people_set() -> None:
 STRICT = pool(share="strict", adaptive=False)
 
 
-def test_strict_shares_are_planned_for_who_demands() -> None:
+def test_strict_shares_are_planned_for_projects_with_demand() -> None:
     projects = (ProjectUse("a", in_use=1), ProjectUse("b", waiting=1), ProjectUse("c"), ProjectUse("idle"))
     plan = planned(CALM, STRICT, projects=projects, announced=("c",))
     assert plan.shares.keys() == {"a", "b", "c"}

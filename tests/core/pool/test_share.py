@@ -105,12 +105,12 @@ def test_the_neediest_has_least_for_its_weight() -> None:
     assert need(heavy, 0.0) < need(light, 0.0)
 
 
-def test_among_equals_it_is_the_turn_of_who_was_served_less() -> None:
+def test_among_equals_it_is_the_turn_of_the_project_served_less() -> None:
     served, not_served = ProjectUse("a", turn=3.0), ProjectUse("b", turn=2.0)
     assert need(not_served, 1.0) < need(served, 1.0)
 
 
-def test_who_was_away_gets_no_turns_back() -> None:
+def test_a_project_that_was_away_gets_no_turns_back() -> None:
     away, present = ProjectUse("away", turn=1.0), ProjectUse("present", turn=7.0)
     assert need(away, 7.0) == need(present, 7.0)
 

@@ -139,7 +139,7 @@ def test_a_turn_that_runs_is_not_cut_short_and_one_that_is_over_yields() -> None
     assert targets(holder, waiter, cap=1, now=NOW + TERMS.turn_s) == [0, 1]
 
 
-def test_who_is_next_keeps_its_place_however_long_the_others_work_takes() -> None:
+def test_the_next_node_keeps_its_place_however_long_the_others_work_takes() -> None:
     holder, first, second = node("a", 1, since=NOW - 90), node("b", since=NOW - 60), node("c", since=NOW - 30)
     assert targets(holder, first, second, cap=1) == [0, 1, 0]
 

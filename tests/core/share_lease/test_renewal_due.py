@@ -98,7 +98,7 @@ def test_a_starved_holder_pulls_what_is_promised_and_doubles_the_wait_until_the_
     assert next_due(starved, in_flight=1, wants=9).why is RenewalReason.BEAT
 
 
-def test_who_needs_no_more_does_not_pull() -> None:
+def test_a_node_that_needs_no_more_does_not_pull() -> None:
     assert next_due(answered(1, target=4), in_flight=1, wants=1).why is RenewalReason.BEAT
 
 

@@ -62,7 +62,7 @@ def test_parents_in_a_loop_wait_for_each_other_and_their_children_are_found() ->
     assert waits.beneath("a") == {"b", "c"}
 
 
-def test_who_needs_itself_is_in_a_circle() -> None:
+def test_a_task_that_needs_itself_is_in_a_circle() -> None:
     circle = DependencyGraph([task("a", "a")]).circle("a")
     assert circle is not None
     assert circle.words() == "a -> a"

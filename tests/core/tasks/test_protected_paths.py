@@ -149,7 +149,7 @@ def test_a_link_into_a_protected_place_or_out_of_the_repository_is_refused(
     ],
 )
 def test_a_link_in_the_place_of_a_folder_above_a_protected_path_is_refused(path: str, pattern: str) -> None:
-    """Who reads the protected path is led elsewhere, and nothing says that the path has changed."""
+    """A reader of the protected path is led elsewhere, and nothing says that the path has changed."""
     assert protected_among([path], [pattern], {path: "lib"}) == [(path, pattern)]
 
 

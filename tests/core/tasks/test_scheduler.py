@@ -286,7 +286,7 @@ def test_a_resource_label_that_cannot_be_read_is_said_so(label: str) -> None:
 # -- turns: no task starves ---------------------------------------------------------------------------------
 
 
-def test_who_was_passed_over_often_enough_is_next_in_turn() -> None:
+def test_a_task_that_was_passed_over_often_enough_is_next_in_turn() -> None:
     tasks = [task("t-1", writes("a", "b")), task("t-2", writes("b")), task("t-3", writes("c"))]
     active = [RunningTask("t-0", writes("a"))]
     eager = choose(tasks, room=1, active=active, passed={"t-1": PATIENCE - 1})
@@ -298,7 +298,7 @@ def test_who_was_passed_over_often_enough_is_next_in_turn() -> None:
     assert why(patient, "t-2") == Deferral("t-2", DeferReason.TURN, "t-1", words)
 
 
-def test_who_waits_for_a_resource_long_enough_is_next_in_turn() -> None:
+def test_a_task_that_waits_for_a_resource_long_enough_is_next_in_turn() -> None:
     tasks = [task("t-1", labels=("res:docker=2",)), task("t-2", labels=("res:docker",))]
     active = [RunningTask("t-0", NOTHING, {"docker": 1})]
     choice = choose(tasks, room=1, active=active, capacity={"docker": 2}, passed={"t-1": PATIENCE})
@@ -319,7 +319,7 @@ def test_no_task_is_passed_over_when_nothing_later_starts() -> None:
     assert choose([task("t-1", None)], room=0, passed={"t-1": 3, "gone": 4}).passed == {"t-1": 3}
 
 
-def test_who_is_picked_starts_to_count_again() -> None:
+def test_a_picked_task_starts_to_count_again() -> None:
     assert choose([task("t-1")], room=1, passed={"t-1": 5}).passed == {}
 
 

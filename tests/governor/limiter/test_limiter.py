@@ -88,7 +88,7 @@ def test_higher_priority_first_and_first_come_first_served_within_one() -> None:
     assert order == [(5, "b"), (5, "d"), (0, "a"), (0, "e"), (-1, "c")]
 
 
-def test_a_higher_cap_serves_those_who_wait_at_once() -> None:
+def test_a_higher_cap_serves_the_waiters_at_once() -> None:
     limiter = limiter_of(1)
 
     async def story() -> None:
@@ -121,7 +121,7 @@ def test_a_cap_that_opens_wide_serves_every_waiter_in_a_few_steps() -> None:
     assert empty(limiter)
 
 
-def test_a_lower_cap_waits_for_those_who_run() -> None:
+def test_a_lower_cap_waits_for_running_calls() -> None:
     limiter = limiter_of(4)
 
     async def story() -> None:

@@ -102,7 +102,7 @@ def test_nothing_is_interrupted_when_the_maximum_shrinks() -> None:
     assert empty(limiter)
 
 
-def test_a_higher_minimum_raises_the_cap_and_wakes_those_who_wait() -> None:
+def test_a_higher_minimum_raises_the_cap_and_wakes_the_waiters() -> None:
     limiter = Limiter()
 
     async def story() -> None:
@@ -133,7 +133,7 @@ def test_room_to_grow_follows_the_maximum() -> None:
     assert limiter.stats().cap_ceiling == 50
 
 
-def test_a_line_made_shorter_keeps_those_who_wait() -> None:
+def test_a_line_made_shorter_keeps_the_waiters() -> None:
     limiter = limiter_of(1)
 
     async def story() -> None:

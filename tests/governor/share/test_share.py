@@ -156,7 +156,7 @@ def test_a_signal_of_the_world_is_told_as_it_is(gov: Governor) -> None:
         )
 
 
-def test_who_waits_when_it_closes_is_told(gov: Governor) -> None:
+def test_a_waiter_is_told_when_it_closes(gov: Governor) -> None:
     divided(gov, 1)
     share = gov.share(POOL, node="a").open()
     held, said = share.acquire_nowait(), list[str]()
