@@ -33,6 +33,7 @@ from bench import (
     postgres,
     service,
     startup,
+    steps,
     store_cost,
     stray,
 )
@@ -58,6 +59,7 @@ BENCHES: Mapping[str, ModuleType] = {
         postgres,
         service,
         stray,
+        steps,
     )
 }
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
@@ -73,6 +75,7 @@ OWN_RESULTS: Mapping[str, Path] = {
         postgres.NAME,
         service.NAME,
         stray.NAME,
+        steps.NAME,
     )
 }
 """Benches that say nothing about processes sharing a machine keep their figures apart."""

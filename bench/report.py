@@ -96,7 +96,10 @@ def beside(
     name: str,
     target: Target | None = None,
 ) -> Figure:
-    """A figure from rounds measured in turn: medians, and how far the ratio moved between rounds."""
+    """A figure from rounds measured in turn: medians, and how far the ratio moved between rounds.
+
+    A round in which theirs is nothing has no ratio, and then there is no spread either.
+    """
     rounds = [ratio_of(a, b) for a, b in zip(ours, theirs, strict=True)]
     return Figure(
         what=what,
@@ -104,7 +107,7 @@ def beside(
         unit=unit,
         beside=name,
         theirs=median(theirs),
-        spread=(min(rounds), max(rounds)),
+        spread=(min(rounds), max(rounds)) if all(theirs) else None,
         target=target,
     )
 

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,23 @@ FULL = Sizes()
 QUICK = Sizes(agents=10, seconds=0.5, refused_after_s=(0.2,), rounds=1)
 AT_ONCE = 8
 """What an untouched pool lets run: the ideal has as many."""
+IDEAL = f"xargs -P {AT_ONCE}, without flyball"
+
+
+@dataclass(frozen=True, slots=True)
+class FakeAgent:
+    """A script in the place of ``claude``, which is told ``calm`` or ``refused`` by its first argument."""
+
+    script: str
+    options: tuple[str, ...]
+    ends: frozenset[int] = frozenset({0})
+    """How ``flyball exec`` may end with it."""
+
+    def write(self, folder: Path) -> Path:
+        file = folder / "claude"
+        file.write_text(self.script)
+        file.chmod(0o755)
+        return file
 
 
 def run(sizes: Sizes, progress: Progress) -> Section:
@@ -65,60 +82,61 @@ def run(sizes: Sizes, progress: Progress) -> Section:
     ours: dict[str, list[float]] = {what: [] for what in (calm, *refused)}
     for number in range(sizes.rounds):
         progress(f"{NAME}: round {number + 1} of {sizes.rounds}")
-        ideal.append(_ideal_s(sizes))
-        ours[calm].append(_wall_s(sizes, refused=None, after_s=sizes.refused_after_s[0]))
+        early = _agent(sizes, after_s=sizes.refused_after_s[0])
+        ideal.append(ideal_s(early, ["calm"] * sizes.agents))
+        ours[calm].append(wall_s(early, ["calm"] * sizes.agents))
         for what, after_s in refused.items():
-            ours[what].append(_wall_s(sizes, refused=min(9, sizes.agents - 1), after_s=after_s))
-    name = f"xargs -P {AT_ONCE}, without flyball"
+            told = one_refused(sizes.agents)
+            ours[what].append(wall_s(_agent(sizes, after_s=after_s), told))
     figures = [
-        beside(what, took, ideal, unit="s", name=name, target=None if what == calm else Target("ratio", 1.5))
+        beside(what, took, ideal, unit="s", name=IDEAL, target=None if what == calm else Target("ratio", 1.5))
         for what, took in ours.items()
     ]
     return Section(NAME, TITLE, tuple(figures), (f"out-of-the-box pool: {AT_ONCE} at once",))
 
 
-def _ideal_s(sizes: Sizes) -> float:
+def one_refused(agents: int) -> list[str]:
+    """What each agent is told: the tenth is the one."""
+    return ["refused" if number == min(9, agents - 1) else "calm" for number in range(agents)]
+
+
+def ideal_s(agent: FakeAgent, told: Sequence[str]) -> float:
+    """The same agents without flyball, as many at once as an untouched pool lets run."""
     with scratch() as home:
-        agent = _agent(home, sizes, after_s=sizes.refused_after_s[0])
+        limited = ["xargs", "-P", str(AT_ONCE), "-n", "1", str(agent.write(home))]
         began = time.monotonic()
-        names = "\n".join(["calm"] * sizes.agents)
-        limited = ["xargs", "-P", str(AT_ONCE), "-n", "1", str(agent)]
-        subprocess.run(limited, input=names.encode(), stdout=subprocess.DEVNULL, check=True, timeout=600)
+        # xargs ends with 123 where an agent ended with an error.
+        subprocess.run(limited, input="\n".join(told).encode(), stdout=subprocess.DEVNULL, timeout=600)
         return time.monotonic() - began
 
 
-def _wall_s(sizes: Sizes, *, refused: int | None, after_s: float) -> float:
+def wall_s(agent: FakeAgent, told: Sequence[str]) -> float:
     """From the first start to the last end of all agents, started at once."""
     with scratch() as home:
-        agent = _agent(home, sizes, after_s=after_s)
+        command = [sys.executable, "-m", "flyball", "exec", "--quiet", "--", str(agent.write(home))]
         environment = {**_environment(), "FLYBALL_HOME": str(home / "state")}
         began = time.monotonic()
         started = [
-            _start(agent, "refused" if number == refused else "calm", environment)
-            for number in range(sizes.agents)
+            subprocess.Popen(
+                [*command, how, *agent.options],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+            )
+            for how in told
         ]
         for process in started:
             process.communicate(timeout=600)
-            if process.returncode:
+            if process.returncode not in agent.ends:
                 raise BenchError(f"an agent ended with {process.returncode}")
         return time.monotonic() - began
 
 
-def _agent(home: Path, sizes: Sizes, *, after_s: float) -> Path:
-    agent = home / "claude"
+def _agent(sizes: Sizes, *, after_s: float) -> FakeAgent:
     events = {"init": _INIT, "refused": _REFUSED, "answer": _ANSWER, "result": _RESULT}
     lines = {name: json.dumps(event, separators=(",", ":")) for name, event in events.items()}
-    agent.write_text(_SCRIPT.format(early=after_s, late=sizes.seconds - after_s, **lines))
-    agent.chmod(0o755)
-    return agent
-
-
-def _start(agent: Path, how: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "flyball", "exec", "--quiet", "--", str(agent), how]
-    asked = ["--verbose", "--output-format", "stream-json"]
-    return subprocess.Popen(
-        [*command, *asked], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-    )
+    script = _SCRIPT.format(early=after_s, late=sizes.seconds - after_s, **lines)
+    return FakeAgent(script, ("--verbose", "--output-format", "stream-json"))
 
 
 def _environment() -> dict[str, str]:

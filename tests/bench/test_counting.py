@@ -12,6 +12,8 @@ from bench.handoff import Turn, inversions, latencies
 from bench.peers.json_store import JsonStore
 from bench.recording import Recording, Step, recorded
 from bench.report import Figure, Target, beside, percentile, shown
+from bench.steps import best_s
+from bench.steps_run import Load, Look, Outcome
 
 
 def test_a_percentile_is_a_value_that_was_seen() -> None:
@@ -32,6 +34,11 @@ def test_a_figure_is_the_ratio_of_medians_with_the_spread_of_the_rounds() -> Non
     figure = beside("x", [2.0, 3.0, 10.0], [1.0, 2.0, 2.0], unit="us", name="bare")
     assert figure.ratio == 1.5
     assert figure.spread == (1.5, 5.0)
+
+
+def test_beside_nothing_there_is_no_ratio() -> None:
+    figure = beside("x", [2.0, 3.0], [0.0, 1.0], unit="", name="bare")
+    assert figure.spread is None
 
 
 @pytest.mark.parametrize(
@@ -111,3 +118,14 @@ def _alive() -> int:
     import os
 
     return os.getpid()
+
+
+def test_the_best_time_follows_the_seats() -> None:
+    load = Load(capacity="2,3:1,6:2", tokens=[20] * 6, clients=4, tokens_per_s=10.0, retry_after_s=1.0)
+    # Two until 2 s, two until 4 s, one of them on the only seat from 4 to 6 s, one more from 6 s on.
+    assert best_s(load) == 8.0
+
+
+def test_the_cap_over_time_names_each_change_once() -> None:
+    looks = (Look(0.2, 8, 3), Look(0.5, 8, 8), Look(0.7, 4, 8))
+    assert Outcome(1.0, 0, (), looks).caps() == "0.2 s: 8, 0.7 s: 4"

@@ -32,6 +32,7 @@ from bench import (
     postgres,
     service,
     startup,
+    steps,
     store_cost,
     stray,
 )
@@ -55,6 +56,9 @@ _TINY = {
         handoff.Sizes(rounds=1, processes=4, projects=2, hold_s=0.002, pings=3), _silent
     ),
     stray.NAME: lambda: stray.run(stray.Sizes(agents=3, seconds=0.2, refused_after_s=(0.1,)), _silent),
+    steps.NAME: lambda: steps.run(
+        steps.Sizes(rounds=1, pace=20.0, calls=12, clients=3, stray_calls=6, agents=3, agent_s=0.2), _silent
+    ),
     classify.NAME: lambda: classify.run(classify.Sizes(rounds=1, megabytes=1), _silent),
     limiter.NAME: lambda: limiter.run(
         limiter.Sizes(rounds=1, pairs=50, line_rounds=1, waiters=50, releases=20, condition_releases=5),
