@@ -38,7 +38,7 @@ def test_the_page_ends_in_a_merged_commit(agent: Agent, bench_of: Benches) -> No
     bench.door.set()
     root = bench.folder / "repository"
     make_repository(root)
-    (root / "Makefile").write_text("test:\n\ttest -f pages/one.txt\n")
+    (root / "Makefile").write_text("test:\n\ttest ! -e pages || test -f pages/one.txt\n")
     git("add", "--all", folder=root)
     git("commit", "--quiet", "--message", "A gate", folder=root)
     env = bench.environment(agent, retries=1)
