@@ -29,11 +29,18 @@ def are_counted(runtime: str, env: Mapping[str, str]) -> bool:
     """Do hooks of ours count its subagents?"""
     if runtime != "claude" or env.get("FLYBALL_HOOKS") == "off":
         return False
-    from flyball.hooks.installation import read_installed
     from flyball.hooks.registry import load_hooks
 
+    hooks = load_hooks(runtime)
     try:
-        hooks = load_hooks(runtime)
+        # Every `flyball exec` asks, and most people have none: what reads them is loaded where there are some.
+        if b"flyball.hooks" not in hooks.settings_path(env).read_bytes():
+            return False
+    except OSError:
+        return False
+    from flyball.hooks.installation import read_installed
+
+    try:
         installed = read_installed(hooks, env)
         return installed is not None and not installed.lost and not hooks.hint(env)
     except FlyballError:
