@@ -53,7 +53,7 @@ def urls(guarded: PostgresServer, follower: PostgresServer) -> Iterator[dict[str
     with old_postgres("11.22") as old, untrusted_tls(postgres=True) as untrusted:
         yield {
             "scheme": f"postgre://{me}@{here}/postgres",
-            "nobody": f"postgresql://{me}@127.0.0.1:1/postgres",
+            "not running": f"postgresql://{me}@127.0.0.1:1/postgres",
             "no such host": f"postgresql://{me}@no-such-host.invalid/postgres",
             "port": f"postgresql://{me}@127.0.0.1:sql/postgres",
             "option": f"postgresql://{me}@{here}/postgres?sokcet_timeout=1",
@@ -81,7 +81,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 WORDS = {
     "scheme": "postgresql://",
-    "nobody": "is it running? FLYBALL_URL names it",
+    "not running": "is it running? FLYBALL_URL names it",
     "no such host": "is it running? FLYBALL_URL names it",
     "port": "FLYBALL_URL",
     "option": "FLYBALL_URL",

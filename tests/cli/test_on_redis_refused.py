@@ -44,7 +44,7 @@ def urls(guarded: RedisServer) -> Iterator[dict[str, str]]:
     with old_redis("6.0.16") as old, untrusted_tls() as untrusted:
         yield {
             "scheme": f"redi://{credentials}@{here}",
-            "nobody": f"redis://{credentials}@127.0.0.1:1",
+            "not running": f"redis://{credentials}@127.0.0.1:1",
             "no such host": f"redis://{credentials}@no-such-host.invalid",
             "port": f"redis://{credentials}@127.0.0.1:http",
             "bracket": f"redis://{credentials}@[::1:6379",
@@ -77,7 +77,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 WORDS = {
     "scheme": "redis://host:6379/0",
-    "nobody": "is it running? FLYBALL_URL names it",
+    "not running": "is it running? FLYBALL_URL names it",
     "no such host": "is it running? FLYBALL_URL names it",
     "port": "FLYBALL_URL",
     "bracket": "FLYBALL_URL",

@@ -103,7 +103,7 @@ def test_a_port_that_is_taken_is_said(cli: Cli) -> None:
 
 def test_a_state_that_cannot_be_read_is_said_before_anything_is_served(cli: Cli) -> None:
     cli.home.mkdir()
-    cli.database.write_text("this is no database")
+    cli.database.write_text("this is not a database")
     result = cli("serve", "--port", "0")
     assert result.code == 74
     assert "flyball doctor" in result.err
