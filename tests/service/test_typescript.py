@@ -273,6 +273,85 @@ def test_an_answer_that_was_lost_starts_nothing_twice(
         driver.ask("release", "released")
 
 
+def test_an_earlier_grant_that_has_ended_meanwhile_is_asked_for_anew(
+    node: Callable[..., Driver], pool: Pool, served: Process
+) -> None:
+    asks = f"POST /v1/pools/{pool.name}/leases"
+    ended: list[int] = []
+
+    def end_the_first(line: str, number: int) -> bool:
+        if line != asks or number > 1:
+            return False
+        ended.extend(lease["id"] for lease in pool.now["leases"])
+        httpx.delete(f"{pool.server}/v1/leases/{ended[0]}").raise_for_status()
+        return True
+
+    with Proxy(served.url, loses=end_the_first) as proxy:
+        held = node(proxy.url).ask("acquire", "held", pool=pool.name)
+        assert [lease["id"] for lease in pool.now["leases"]] == [held["id"]] != ended
+        assert len(set(proxy.keys)) == 2
+
+
+def test_a_renewal_that_got_no_answer_is_tried_again(
+    node: Callable[..., Driver], pool: Pool, served: Process
+) -> None:
+    with Proxy(served.url, loses=lambda line, number: line.endswith("/renew") and number == 1) as proxy:
+        held = node(proxy.url, ttlS=9).ask("acquire", "held", pool=pool.name)
+        until(lambda: proxy.count(f"POST /v1/leases/{held['id']}/renew") >= 2, "another renewal")
+        assert [lease["id"] for lease in pool.now["leases"]] == [held["id"]]
+
+
+def test_a_waiter_outlives_its_server(node: Callable[..., Driver], home: Path) -> None:
+    with Process(home) as old:
+        pool, proxy = Pool(old.url), Proxy(old.url)
+        with proxy:
+            driver = node(proxy.url)
+            driver.ask("acquire", "held", pool=pool.name)
+            driver.tell("acquire", "b", pool=pool.name)
+            pool.until_waiting(1)
+            old.signal(signal.SIGKILL)
+            old.wait()
+            with Process(home) as new:
+                proxy.go_to(new.url)
+                driver.ask("release", "released")
+                held = driver.hear("held")
+                [lease] = httpx.get(f"{new.url}/v1/pools/{pool.name}").json()["status"]["leases"]
+                assert lease["id"] == held["id"]
+
+
+# -- how it tries again -------------------------------------------------------------------------------
+
+
+def test_the_policy_of_the_environment_hands_a_refusal_over_at_once(
+    node: Callable[..., Driver], pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYBALL_CLIENT_POLICY", '{"retry": "none", "wait_s": 0}')
+    driver = node(policy=None)
+    driver.ask("acquire", "held", pool=pool.name)
+    assert driver.ask("acquire", "error", "b", pool=pool.name)["name"] == "AtCapacityError"
+
+
+def test_a_policy_of_the_environment_that_is_none_is_refused(
+    node: Callable[..., Driver], pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYBALL_CLIENT_POLICY", "sometimes")
+    refused = node(policy=None).ask("acquire", "error", pool=pool.name)
+    assert refused["name"] == "UsageError"
+    assert "write none, fixed, jittered" in refused["message"]
+
+
+def test_the_policy_of_the_server_holds_where_nothing_else_says_one(
+    node: Callable[..., Driver], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FLYBALL_CLIENT_POLICY", raising=False)
+    with Process(home) as process:
+        pool = Pool(process.url)
+        httpx.put(f"{process.url}/v1/policy", json={"retry": "none", "wait_s": 0}).raise_for_status()
+        driver = node(process.url, policy=None)
+        driver.ask("acquire", "held", pool=pool.name)
+        assert driver.ask("acquire", "error", "b", pool=pool.name)["name"] == "AtCapacityError"
+
+
 # -- the README -------------------------------------------------------------------------------------------
 
 

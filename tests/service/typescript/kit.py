@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from http.client import HTTPConnection
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,8 @@ class Proxy:
     def __init__(self, url: str, *, loses: Callable[[str, int], bool] = lambda _line, _number: False) -> None:
         self.seen: list[str] = []
         self.keys: list[str] = []
-        proxy, place = self, urlsplit(url)
+        proxy = self
+        self.go_to(url)
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -150,11 +151,11 @@ class Proxy:
                 if key := self.headers.get("Idempotency-Key"):
                     proxy.keys.append(key)
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                upstream = HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE_S)
-                upstream.request(self.command, self.path, body, dict(self.headers))
-                answer = upstream.getresponse()
-                content = answer.read()
-                upstream.close()
+                try:
+                    answer, content = proxy._ask_server(self.command, self.path, body, dict(self.headers))
+                except (OSError, HTTPException):  # the server is away
+                    self.close_connection = True
+                    return
                 if loses(line, number):
                     self.close_connection = True
                     return
@@ -180,6 +181,19 @@ class Proxy:
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def go_to(self, url: str) -> None:
+        """The server behind it is another from now on."""
+        self._place = urlsplit(url)
+
+    def _ask_server(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[HTTPResponse, bytes]:
+        place = self._place
+        with closing(HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE_S)) as upstream:
+            upstream.request(method, path, body, headers)
+            answer = upstream.getresponse()
+            return answer, answer.read()
 
     def count(self, start: str) -> int:
         return sum(line.startswith(start) for line in self.seen)
