@@ -33,7 +33,7 @@ def are_counted(runtime: str, env: Mapping[str, str]) -> bool:
 
     hooks = load_hooks(runtime)
     try:
-        # Every `flyball exec` asks, and most people have none: what reads them is loaded where there are some.
+        # Every `flyball exec` asks, and most people have none: what reads them is loaded where some are.
         if b"flyball.hooks" not in hooks.settings_path(env).read_bytes():
             return False
     except OSError:

@@ -74,12 +74,12 @@ class WindowWatch:
         """Say once which windows are nearly full."""
         if self._warned:
             return
-        from flyball.governor.account_windows import pool_windows
-
         with suppress(StoreError):
             snapshot = internals(self.governor).store.snapshot()
             for pool in snapshot.pools:
-                if pool.name == self.pool and pool.settings.usage_warn:
+                if pool.name == self.pool and pool.settings.usage_warn and pool.memory.windows:
+                    from flyball.governor.account_windows import pool_windows
+
                     for each in pool_windows(pool, snapshot.now):
                         if each.used >= pool.settings.usage_warn:
                             self._say_full(each)
