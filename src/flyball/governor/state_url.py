@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flyball.errors import StoreError
-from flyball.host import resources as machine_memory
+from flyball.host import resources
 from flyball.host.clock import boot_seconds
 from flyball.host.process import me, stands_still
 from flyball.host.state_folder import POSTGRES, SERVERS
@@ -18,6 +18,8 @@ from flyball.stores.pool_session import Environment
 from flyball.wake.mailbox import open_mailbox, runtime_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flyball.stores.port import Store
     from flyball.wake.mailbox import Box
 
@@ -57,8 +59,20 @@ def open_store(address: str) -> Store:
     if path is None:
         from flyball.stores.memory import MemoryStore
 
-        return MemoryStore(Environment(boot_seconds, random.random, machine_memory.free_bytes, me))
+        return MemoryStore(_world(boot_seconds))
     return _open_file(path, read_only=False)
+
+
+def _world(clock: Callable[[], float]) -> Environment:
+    """What a store beside us may know of this machine."""
+    return Environment(
+        clock,
+        random.random,
+        resources.free_bytes,
+        me,
+        stands_still=stands_still,
+        cpu_pressure=resources.cpu_pressure,
+    )
 
 
 def open_reader(address: str) -> Store:
@@ -89,7 +103,7 @@ def _open_file(path: Path, *, read_only: bool) -> Store:
     from flyball.stores.sqlite.store import SqliteStore
 
     clock = StoreClock()
-    world = Environment(clock, random.random, machine_memory.free_bytes, me, stands_still=stands_still)
+    world = _world(clock)
     return SqliteStore(path, world, clock, read_only=read_only)
 
 

@@ -300,6 +300,8 @@ class MachineStatus:
     resources: Mapping[str, int]
     resources_in_use: Mapping[str, int]
     in_use: int
+    cpu_pressure: int | None = None
+    """Nothing starts while work waits for a CPU for more than this part of the time, per cent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +324,7 @@ def status_from(snapshot: Snapshot, location: str, *, reserved: bool = False) ->
         snapshot.machine.resources,
         snapshot.resources_in_use,
         sum(pool.in_use for pool in pools) - _calls_of_agents(pools),
+        snapshot.machine.cpu_pressure,
     )
     return Status(location, pools, machine)
 

@@ -2,7 +2,7 @@
 
 Locks and shared memory do not work reliably across a network, nor between a virtual machine and its host.
 
-How much memory there is, and how much of it could be used without swapping.
+How much memory there is, how much of it could be used without swapping, and how long work waits for a CPU.
 """
 
 from __future__ import annotations
@@ -110,3 +110,14 @@ def _bytes(line_start: bytes, attribute: str) -> int | None:
     except ImportError:
         return None
     return int(getattr(psutil.virtual_memory(), attribute)) if os.name == "posix" else None
+
+
+def cpu_pressure() -> float | None:
+    """The part of the last ten seconds in which some work waited for a CPU, per cent, as Linux counts it;
+    None where the system does not say."""
+    try:
+        with open("/proc/pressure/cpu", "rb") as file:
+            some = file.readline().split()
+    except OSError:
+        return None
+    return next((float(field[6:]) for field in some if field.startswith(b"avg10=")), None)

@@ -47,7 +47,7 @@ class SentCall:
 
 
 class Environment:
-    """What the verbs may know beyond the rows: the clock, chance, free memory, who we are."""
+    """What the verbs may know beyond the rows: the clock, chance, memory and CPU, who we are."""
 
     def __init__(
         self,
@@ -57,13 +57,14 @@ class Environment:
         here: Callable[[], Holder],
         epoch: Callable[[], str] = lambda: "",
         stands_still: Callable[[Holder], bool] = lambda _holder: False,
+        cpu_pressure: Callable[[], float | None] = lambda: None,
     ) -> None:
         """``epoch``: changes where a store may have lost what it knew, beyond what it finds out itself.
 
         ``stands_still``: is this process stopped, so that it could not use a slot?
         """
         self.clock, self.chance, self.memory_free, self.here = clock, chance, memory_free, here
-        self.epoch, self.stands_still = epoch, stands_still
+        self.epoch, self.stands_still, self.cpu_pressure = epoch, stands_still, cpu_pressure
 
     def checkable(self, holder: Holder) -> bool:
         """Can the life of this holder be checked from this process?"""
@@ -299,14 +300,15 @@ class PoolSession:
 
     def machine_for(self, ask: Candidate) -> MachineUse:
         settings = self.row.machine
-        if not (settings.ceiling or settings.memory_floor_bytes or ask.resources):
+        looks = settings.ceiling or settings.memory_floor_bytes or settings.cpu_pressure
+        if not (looks or ask.resources):
             return _NO_MACHINE_LIMITS
         free = dict(settings.resources)
         if ask.resources:
             for kind, units in resources_in_use(self.rows).items():
                 free[kind] = free.get(kind, 0) - units
         agents, calls = frozenset[tuple[str, str]](), 0
-        if settings.ceiling or settings.memory_floor_bytes:
+        if looks:
             agents, calls = agents_and_their_calls(self.rows)
         return MachineUse(
             ceiling=settings.ceiling,
@@ -314,6 +316,8 @@ class PoolSession:
             agents=frozenset() if is_agents_pool(self.row.name) else agents,
             memory_floor_bytes=settings.memory_floor_bytes,
             memory_free_bytes=self.world.memory_free() if settings.memory_floor_bytes else None,
+            cpu_pressure_limit=settings.cpu_pressure,
+            cpu_pressure=self.world.cpu_pressure() if settings.cpu_pressure else None,
             resource_free=free,
         )
 

@@ -44,6 +44,7 @@ class FakeWorld:
         self.clock = ManualClock(now)
         self.seed = seed
         self.memory_free_bytes: int | None = None
+        self.cpu_pressure: float | None = None
         self.here = here
         self.epoch = "first"
         """Change it where a store should think that it may have lost what it knew."""
@@ -57,4 +58,5 @@ class FakeWorld:
             lambda: self.memory_free_bytes,
             lambda: self.here,
             lambda: self.epoch,
+            cpu_pressure=lambda: self.cpu_pressure,
         )

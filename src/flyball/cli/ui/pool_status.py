@@ -455,6 +455,8 @@ def machine_words(machine: MachineStatus) -> str:
     parts = []
     if machine.ceiling is not None:
         parts.append(f"{machine.in_use} of at most {machine.ceiling} slots over all pools")
+    if machine.cpu_pressure is not None:
+        parts.append(f"starts need CPU pressure below {machine.cpu_pressure} %")
     if machine.memory_floor_bytes is not None:
         parts.append(f"starts need {size_words(machine.memory_floor_bytes)} of free memory")
     kinds = sorted({*machine.resources, *machine.resources_in_use})

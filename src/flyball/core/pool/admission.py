@@ -3,7 +3,7 @@
 ``judge`` is a handful of comparisons of counts and meters against ``Limits``, in one fixed order:
 
     machine ceiling -> retry-after, breaker, usage window, trial -> spacing -> cap and reserve
-    -> fair share and maximum -> windows -> resources -> memory
+    -> fair share and maximum -> windows -> resources -> memory -> cpu
 
 The first that does not fit becomes a ``Denial``; the store makes the ``Verdict`` (verdict.py) of it, with
 the blocker and ``estimate_s``. The breaker's trial is exempt from spacing and from the adaptive cap (work
@@ -29,8 +29,8 @@ from flyball.core.pool.model import Candidate, Limits, MachineUse, Meters, Phase
 from flyball.core.pool.settings import ShareRule
 from flyball.core.pool.verdict import Reason
 
-MEMORY_LOOK_S = 5.0
-"""Nothing tells us when memory becomes free: an ask that waits for it looks this often."""
+MACHINE_LOOK_S = 5.0
+"""Nothing tells us when memory or a CPU becomes free: an ask that waits for it looks this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +146,13 @@ def _judge_machine(ask: Candidate, machine: MachineUse, now: float) -> Denial | 
                 Reason.RESOURCE, detail=f"resource {kind!r} has {max(0, free)} free, {units} needed"
             )
     floor, available = machine.memory_floor_bytes, machine.memory_free_bytes
-    if floor is None or available is None or available >= floor:
-        return None
-    if machine.bounds(ask):
+    if floor is not None and available is not None and available < floor and machine.bounds(ask):
         detail = f"{available >> 20} MiB of memory free, the floor is {floor >> 20} MiB"
-        return Denial(Reason.MEMORY, until=now + MEMORY_LOOK_S, detail=detail)
+        return Denial(Reason.MEMORY, until=now + MACHINE_LOOK_S, detail=detail)
+    limit, pressure = machine.cpu_pressure_limit, machine.cpu_pressure
+    if limit is not None and pressure is not None and pressure > limit and machine.bounds(ask):
+        detail = f"work waits for a CPU {pressure:.0f} % of the time, the limit is {limit} %"
+        return Denial(Reason.CPU, until=now + MACHINE_LOOK_S, detail=detail)
     return None
 
 
@@ -223,8 +225,8 @@ def estimate_s(
     At a project's maximum only its own leases matter. They end at the pool's pace, but for the oldest: what
     has lasted longer than others probably lasts as long again. ``oldest_s``: the age of the oldest of these.
     """
-    if denial.reason is Reason.MEMORY:
-        return None  # its time is when to look again, and no end of a lease of ours need free any memory
+    if denial.reason in (Reason.MEMORY, Reason.CPU):
+        return None  # its time is when to look again, and no end of a lease of ours need free any of it
     if denial.reason is Reason.MAXIMUM and oldest_s is not None:
         mean_s = meters.hold_mean_s if meters.hold_mean_s > 0 else oldest_s
         if mean_s <= 0:

@@ -237,6 +237,9 @@ class MachineUse:
     """Free units of each kind of resource that a person declared."""
     agents: frozenset[tuple[str, str]] = frozenset()
     """Agents whose calls are counted one by one, by project and name. The machine counts the agents."""
+    cpu_pressure_limit: int | None = None
+    cpu_pressure: float | None = None
+    """How much of the last ten seconds work waited for a CPU, per cent; None where it is not known."""
 
     def bounds(self, ask: Candidate) -> bool:
         """False for a call of an agent that is counted already: it needs no more of the machine."""

@@ -330,6 +330,7 @@ class MachineChanges(TypedDict, total=False):
 
     ceiling: int | None
     memory_floor_bytes: int | None
+    cpu_pressure: int | None
     resources: dict[str, int]
 
 
@@ -340,17 +341,22 @@ class MachineSettings:
     ceiling: int | None = None
     memory_floor_bytes: int | None = None
     resources: Mapping[str, int] = field(default_factory=dict)
+    cpu_pressure: int | None = None
+    """Nothing starts while work waits for a CPU for more than this part of the time, per cent."""
 
     def __post_init__(self) -> None:
         limits: dict[str, object] = {
             "ceiling": self.ceiling,
             "memory_floor_bytes": self.memory_floor_bytes,
+            "cpu_pressure": self.cpu_pressure,
         }
         for name, value in limits.items():
             if value is None:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise UsageError(f"{name} must be a whole number above 0, not {value!r}")
+        if self.cpu_pressure is not None and self.cpu_pressure > 100:
+            raise UsageError(f"cpu_pressure is a percentage from 1 to 100, not {self.cpu_pressure}")
         for kind, capacity in self.resources.items():
             check_whole(f"capacity of resource {kind!r}", capacity)
             if capacity < 1:
@@ -367,6 +373,7 @@ def merge_machine(old: MachineSettings, new: MachineChanges) -> MachineSettings:
     return MachineSettings(
         ceiling=new.get("ceiling", old.ceiling),
         memory_floor_bytes=new.get("memory_floor_bytes", old.memory_floor_bytes),
+        cpu_pressure=new.get("cpu_pressure", old.cpu_pressure),
         resources={kind: count for kind, count in resources.items() if count != 0},
     )
 

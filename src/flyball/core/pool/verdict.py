@@ -35,6 +35,7 @@ class Reason(Enum):
     TRIAL = "trial"
     MACHINE = "machine"
     MEMORY = "memory"
+    CPU = "cpu"
     RESOURCE = "resource"
     TOO_LARGE = "too-large"
     FENCED = "fenced"
@@ -171,6 +172,7 @@ PHRASES = {
     Reason.TRIAL: "breaker half open, one trial at a time",
     Reason.MACHINE: "the machine's ceiling over all pools is reached",
     Reason.MEMORY: "free memory is below the floor",
+    Reason.CPU: "too much work waits for a CPU",
     Reason.RESOURCE: "a resource is fully used",
     Reason.TOO_LARGE: "asks for more slots than the pool can ever grant",
     Reason.FENCED: "the time of its share is up",

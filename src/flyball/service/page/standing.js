@@ -132,6 +132,7 @@ export function nodeWords(node) {
 export function machineWords(machine) {
   const parts = [];
   if (machine.ceiling !== null) parts.push(`${machine.in_use} of at most ${machine.ceiling} slots over all pools`);
+  if (machine.cpu_pressure !== null) parts.push(`starts need CPU pressure below ${machine.cpu_pressure} %`);
   if (machine.memory_floor_bytes !== null) parts.push(`starts need ${size(machine.memory_floor_bytes)} of free memory`);
   const kinds = new Set([...Object.keys(machine.resources), ...Object.keys(machine.resources_in_use)]);
   for (const kind of [...kinds].sort()) {

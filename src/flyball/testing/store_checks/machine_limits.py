@@ -131,6 +131,19 @@ def more_of_a_resource_than_there_is_cannot_be_asked_for(s: Scene) -> None:
 
 
 @machine_check
+def while_too_much_work_waits_for_a_cpu_nothing_starts_but_the_calls_of_agents(s: Scene) -> None:
+    s.store.set_machine(MachineSettings(cpu_pressure=60))
+    s.take(name="t-1", pool=AGENTS_POOL)
+    s.world.cpu_pressure = 61.0
+    s.expect_refusal(Reason.CPU)
+    s.take(name="t-1")
+    s.world.cpu_pressure = 60.0
+    s.take()
+    s.world.cpu_pressure = None
+    s.take()
+
+
+@machine_check
 def below_the_memory_floor_nothing_starts(s: Scene) -> None:
     s.store.set_machine(MachineSettings(memory_floor_bytes=2 * GIB))
     s.world.memory_free_bytes = GIB

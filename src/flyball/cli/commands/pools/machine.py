@@ -14,10 +14,11 @@ from flyball.core.pool.settings import MachineChanges, check_name
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
 from flyball.governor.status import MachineStatus
-from flyball.host.resources import free_bytes, total_bytes
+from flyball.host.resources import cpu_pressure, free_bytes, total_bytes
 
 SUMMARY = "Set or show the limits over all pools. A set changes only what it names; all are off by default."
 EXAMPLE = """flyball machine set --ceiling 20 --memory-floor 2GiB --resource docker=2
+flyball machine set --cpu-pressure 60
 flyball machine show"""
 
 
@@ -40,6 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start nothing while less memory is free",
     )
     setting.add_argument(
+        "--cpu-pressure",
+        type=whole_or_off,
+        default=argparse.SUPPRESS,
+        metavar="PERCENT|off",
+        help="start nothing while work waits for a CPU for more than this part of the time",
+    )
+    setting.add_argument(
         "--resource",
         type=key_limit,
         action="append",
@@ -58,27 +66,31 @@ def run(args: argparse.Namespace) -> int:
             _set(governor, args)
         machine = governor.status().machine
     if args.json:
-        print_json({**asdict(machine), "memory_free_bytes": free_bytes()})
+        now = {"memory_free_bytes": free_bytes(), "cpu_pressure_now": cpu_pressure()}
+        print_json({**asdict(machine), **now})
     else:
-        show(machine_screen(machine, free_bytes(), total_bytes()))
+        show(machine_screen(machine, free_bytes(), total_bytes(), cpu_pressure()))
     return 0
 
 
 def _set(governor: Governor, args: argparse.Namespace) -> None:
-    if not args.resource and not hasattr(args, "ceiling") and not hasattr(args, "memory_floor"):
+    named = [name for name in ("ceiling", "memory_floor", "cpu_pressure") if hasattr(args, name)]
+    if not args.resource and not named:
         raise UsageError("nothing to set; for example: flyball machine set --ceiling 20")
     changes = MachineChanges()
     if hasattr(args, "ceiling"):
         changes["ceiling"] = args.ceiling
     if hasattr(args, "memory_floor"):
         changes["memory_floor_bytes"] = args.memory_floor
+    if hasattr(args, "cpu_pressure"):
+        changes["cpu_pressure"] = args.cpu_pressure
     if args.resource:
         changes["resources"] = {check_name("resource", kind): count for kind, count in args.resource}
     governor.change_machine(**changes)
 
 
 def machine_screen(
-    machine: MachineStatus, memory_free: int | None, memory_total: int | None
+    machine: MachineStatus, memory_free: int | None, memory_total: int | None, pressure: float | None = None
 ) -> Iterator[Block]:
     floor = machine.memory_floor_bytes
     free = f"{size_words(memory_free)} free" if memory_free is not None else "unknown here"
@@ -89,11 +101,17 @@ def machine_screen(
             f"{machine.in_use} in use",
         ],
         ["--memory-floor", size_words(floor) if floor is not None else "off", free],
+        [
+            "--cpu-pressure",
+            f"{machine.cpu_pressure} %" if machine.cpu_pressure is not None else "off",
+            f"{pressure:.0f} %" if pressure is not None else "unknown here",
+        ],
     ]
     for kind in sorted({*machine.resources, *machine.resources_in_use}):
         used = machine.resources_in_use.get(kind, 0)
         rows.append([f"--resource {kind}", str(machine.resources.get(kind, 0)), f"{used} in use"])
-    limited = machine.ceiling is not None or floor is not None or machine.resources
+    limits = (machine.ceiling, floor, machine.cpu_pressure)
+    limited = any(limit is not None for limit in limits) or machine.resources
     words = (
         "Over all pools of this machine:" if limited else "No limit over all pools: each pool has its own."
     )
