@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,8 @@ def shell(home: Path) -> Iterator[Terminal]:
     shell.close()
     for lease in _leases():
         if lease.alive:
-            os.kill(lease.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(lease.pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ HOST = "127.0.0.1"
 START_S = 15.0
 GATEWAY_FILE = "gateway.json"
 _LOOK_S = 1.0
+_STARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Presence:
     """
 
     def __init__(self, gateway: Gateway) -> None:
-        self._place = self._hold(gateway)
+        self._place = self._hold_or_start(gateway)
         self._closed = threading.Event()
         self._watched = False
 
@@ -142,6 +143,15 @@ class Presence:
             return
         self._watched = True
         start_thread(self._watch, name="flyball-gateway")
+
+    def _hold_or_start(self, gateway: Gateway) -> socket.socket:
+        """One that was killed since it answered is followed by the next. Raises StoreError where none stays."""
+        for _ in range(_STARTS):
+            try:
+                return self._hold(gateway)
+            except OSError:
+                gateway = ensure_gateway()
+        raise StoreError(f"the gateway was ended {_STARTS} times as it started; try again")
 
     @staticmethod
     def _hold(gateway: Gateway) -> socket.socket:
