@@ -145,7 +145,7 @@ class Presence:
         start_thread(self._watch, name="flyball-gateway")
 
     def _hold_or_start(self, gateway: Gateway) -> socket.socket:
-        """One that was killed since it answered is followed by the next. Raises StoreError where none stays."""
+        """One that was killed since it answered is followed by the next. Raises StoreError if none stays."""
         for _ in range(_STARTS):
             try:
                 return self._hold(gateway)
