@@ -24,11 +24,38 @@ from types import ModuleType
 import pytest
 from _pytest.doctest import DoctestModule
 
-HEAVY = frozenset({"anthropic", "openai", "schemathesis"})
+HEAVY = frozenset(
+    {"agents", "anthropic", "langchain_anthropic", "langchain_openai", "openai", "pydantic_ai", "schemathesis"}
+)
 """Imported whole: ``import openai``. With ``from openai import OpenAI`` a library is loaded at once."""
 EXAMPLE = b">>> "
 
 Collected = list[pytest.Collector]
+
+
+NOT_LOADED_FOR = frozenset({"__class__", "__file__", "__spec__"})
+"""What ``isinstance``, hypothesis and a second ``import`` ask every module for."""
+NOT_THERE = frozenset({"__wrapped__", "_mock_name"})
+"""What pytest asks all that a test module names for, in search of fixtures. No library has one."""
+
+
+class LaterLoader(LazyLoader):
+    """One that is not loaded either for questions which need no loading."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        lazy = type(module)
+
+        class Unloaded(ModuleType):
+            def __getattribute__(self, name: str) -> object:
+                if name in NOT_THERE:
+                    raise AttributeError(name)
+                if name not in NOT_LOADED_FOR:
+                    self.__class__ = lazy  # type: ignore[assignment]
+                    return getattr(self, name)
+                return super().__getattribute__(name)
+
+        module.__class__ = Unloaded
 
 
 class LazyFinder(MetaPathFinder):
@@ -39,7 +66,7 @@ class LazyFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target) if name in HEAVY else None
         if spec is not None and spec.loader is not None:
-            spec.loader = LazyLoader(spec.loader)
+            spec.loader = LaterLoader(spec.loader)
         return spec
 
 
@@ -52,6 +79,12 @@ def pytest_collect_file(file_path: Path) -> Generator[None, Collected, Collected
     if file_path.suffix == ".py" and EXAMPLE not in file_path.read_bytes():
         return [each for each in found if not isinstance(each, DoctestModule)]
     return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(obj: object) -> list[pytest.Item] | None:
+    """A module is not a test: it need not be loaded to see that."""
+    return [] if issubclass(type(obj), ModuleType) else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,22 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import agents
+import langchain_anthropic
+import langchain_openai
 import openai
+import pydantic_ai
 import pytest
-from langchain_anthropic import ChatAnthropic
-from langchain_openai import ChatOpenAI
-from pydantic_ai import Agent
-from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.concurrency import ConcurrencyLimitedModel
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
 import flyball
 from flyball import UsageError
 from flyball.core.signals import SignalKind
-from flyball.integrations.pydantic_ai import PoolLimiter
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import Provider
 from tests.integrations.kit import Listener
@@ -33,19 +26,26 @@ def provider_of(capacity: str = "8") -> Provider:
 
 
 def chat_openai(at: Provider) -> Any:
-    return ChatOpenAI(model="gpt-5.5", api_key="k", base_url=f"{at.url}/v1")  # type: ignore[arg-type]
+    return langchain_openai.ChatOpenAI(model="gpt-5.5", api_key="k", base_url=f"{at.url}/v1")  # type: ignore[arg-type]
 
 
 def chat_anthropic(at: Provider) -> Any:
-    return ChatAnthropic(model_name="claude-sonnet-5-5", api_key="k", base_url=at.url)  # type: ignore[arg-type, call-arg]
+    return langchain_anthropic.ChatAnthropic(model_name="claude-sonnet-5-5", api_key="k", base_url=at.url)  # type: ignore[arg-type, call-arg]
 
 
 def anthropic_model(at: Provider) -> Any:
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
     return AnthropicModel("claude-sonnet-5-5", provider=AnthropicProvider(api_key="k", base_url=at.url))
 
 
-def openai_model(at: Provider) -> Any:
-    return OpenAIChatModel("gpt-5.5", provider=OpenAIProvider(api_key="k", base_url=f"{at.url}/v1"))
+def openai_model(at: Provider, **options: Any) -> Any:
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    client = openai.AsyncOpenAI(api_key="k", base_url=f"{at.url}/v1", **options)
+    return OpenAIChatModel("gpt-5.5", provider=OpenAIProvider(openai_client=client))
 
 
 @pytest.mark.parametrize("make", [chat_openai, chat_anthropic])
@@ -71,18 +71,26 @@ def test_a_model_of_langchain(make: Callable[[Provider], Any]) -> None:
 def test_a_model_of_pydantic_ai(make: Callable[[Provider], Any]) -> None:
     gate = Listener()
     with provider_of() as provider:
-        agent = Agent(flyball.govern(make(provider), gate))
+        agent = pydantic_ai.Agent(flyball.govern(make(provider), gate))
         assert asyncio.run(agent.run("hello")).output == "Done."
     assert (gate.kinds, gate.in_use) == ([SignalKind.OK], 0)
+
+
+def limited_by(gate: Listener, model: Any) -> Any:
+    from pydantic_ai.models.concurrency import ConcurrencyLimitedModel
+
+    from flyball.integrations.pydantic_ai import PoolLimiter
+
+    return ConcurrencyLimitedModel(model, limiter=PoolLimiter(gate))
 
 
 def test_a_pool_as_the_limiter_of_pydantic_ai() -> None:
     gate = Listener()
 
     async def story(model: Any) -> None:
-        limited = ConcurrencyLimitedModel(model, limiter=PoolLimiter(gate))
-        assert (await Agent(limited).run("hello")).output == "Done."
-        async with Agent(limited).run_stream("hello") as said:
+        limited = limited_by(gate, model)
+        assert (await pydantic_ai.Agent(limited).run("hello")).output == "Done."
+        async with pydantic_ai.Agent(limited).run_stream("hello") as said:
             assert gate.in_use == 1
             assert await said.get_output() == "Done."
         async with asyncio.timeout(60):
@@ -98,10 +106,8 @@ def test_a_limiter_of_pydantic_ai_hears_a_throttle() -> None:
     gate = Listener()
 
     async def story(provider: Provider) -> None:
-        client = openai.AsyncOpenAI(api_key="k", base_url=f"{provider.url}/v1", max_retries=0)
-        model = OpenAIChatModel("gpt-5.5", provider=OpenAIProvider(openai_client=client))
-        with pytest.raises(ModelHTTPError):
-            await Agent(ConcurrencyLimitedModel(model, limiter=PoolLimiter(gate))).run("hello")
+        with pytest.raises(pydantic_ai.ModelHTTPError):
+            await pydantic_ai.Agent(limited_by(gate, openai_model(provider, max_retries=0))).run("hello")
         async with asyncio.timeout(60):
             while gate.in_use:
                 await asyncio.sleep(0)
