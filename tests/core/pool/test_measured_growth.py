@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.pool.control.default_measured import FALLS_TO_TRIP, INTERVAL_MOST, OVERDUE_S, PAUSE
+from flyball.core.pool.control.default_measured import (
+    FALLS_TO_TRIP,
+    INTERVAL_MOST,
+    OVERDUE_S,
+    PAUSE,
+    ROUNDS_SLOWER,
+    round_look,
+)
 from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for
 from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapState
 from flyball.core.pool.plan import LearnedState
@@ -139,6 +146,40 @@ def test_a_first_look_that_found_something_makes_the_next_one_come_sooner() -> N
 
 def test_what_first_looks_found_before_an_outage_is_forgotten_after_it() -> None:
     assert own(CONTROL.resume(calm(20, look=8 * FIRST_LOOK), S, T0 + 60)).look == FIRST_LOOK
+
+
+@pytest.mark.parametrize(
+    ("level", "best", "successes"), [(3, 6, 3), (8, 16, 8), (7, 8, FIRST_LOOK), (20, 40, FIRST_LOOK)]
+)
+def test_a_small_level_far_below_the_best_one_is_probed_after_one_round_of_it(
+    level: float, best: float, successes: float
+) -> None:
+    state = calm(level, interval=INTERVAL_MOST, early=True, best=best)
+    state = confirmed(state, oks=int(successes) - 1)
+    assert state.level == level
+    assert looked(state, at=T0 + 100, oks=1).level == level + 1
+
+
+def test_rounds_that_find_nothing_come_later_and_later_until_they_are_looks_like_all_others() -> None:
+    waits, state = list[float](), calm(3, best=6.0, look=4 * FIRST_LOOK, interval=INTERVAL_MOST)
+    while (successes := round_look(own(state), 3)) is not None and len(waits) < 20:
+        waits.append(successes)
+        state = replace(state, level=4.0, measured=replace(own(state), climbed_from=3.0))
+        state, _ = refused(state, at=T0 + 10 * len(waits), in_flight=4)
+    assert waits[:2] == [3.0, pytest.approx(3 * ROUNDS_SLOWER)]
+    assert waits == sorted(waits)
+    assert FIRST_LOOK / ROUNDS_SLOWER <= waits[-1] < FIRST_LOOK
+    assert (own(state).look, own(state).interval) == (4 * FIRST_LOOK, INTERVAL_MOST), "they were no looks"
+
+
+def test_a_fall_begins_with_a_round_again() -> None:
+    state, event = refused(calm(8, best=8.0, round_look=20.0), in_flight=4)
+    assert event is CapEvent.CUT
+    assert round_look(own(state), 3) == 3
+
+
+def test_the_best_level_is_known_from_what_was_served_alone() -> None:
+    assert own(confirmed(calm(8))).best == 8.0
 
 
 def test_a_refused_probe_does_not_pause_the_pool() -> None:

@@ -30,6 +30,8 @@ the level is below one that was served lately: there is more to win, and success
 
     interval   a probe that found nothing doubles it, one that found much halves it
     look       after a fall or a rise the first probe comes sooner, as long as such looks find something
+    round      far below the best level the first probe comes after one round of the level, the next ones each a
+               fifth later, until that is as late as a look; so a small cap comes back as fast as a large one
     best       the level served lately; it fades with every failed probe, so an old one is given up
 """
 
@@ -85,6 +87,10 @@ FALLS_TO_TRIP = 3
 breaker."""
 BLIPS_MOST = 2
 BEST_FADES = 0.99
+FAR_BELOW = 0.8
+"""A smaller part of the best level is far below it."""
+ROUNDS_SLOWER = 1.2
+"""By how much a probe after a round that found nothing delays the next: at most a dozen of them follow a fall."""
 
 
 class MeasuredController:
@@ -218,7 +224,8 @@ def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:
     time of failed probes small."""
     often = max(1.0, min(OFTEN_MOST, BELOW * (own.best / level - 1)))
     needed = min(own.look, own.interval) if own.early else own.interval / often
-    if own.oks >= needed:
+    after_round = round_look(own, level)
+    if own.oks >= (needed if after_round is None else min(needed, after_round)):
         return True
     elapsed_s = usage.now - own.changed_at
     if own.early and level < own.best / 2 and 0 < CRASH_HOLDS * usage.hold_mean_s <= elapsed_s:
@@ -228,7 +235,15 @@ def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:
     return elapsed_s >= OVERDUE_S and elapsed_s * level * PROBE_SHARE * often >= own.reject_s
 
 
+def round_look(own: MeasuredState, level: float) -> float | None:
+    """Successes until the next probe soon after a fall; None where it would be no sooner than a look."""
+    after = max(own.round_look, level)
+    soon = 2 * level <= FIRST_LOOK and after < FIRST_LOOK
+    return after if soon and level < FAR_BELOW * own.best else None
+
+
 def _confirm(own: MeasuredState, level: float) -> MeasuredState:
+    own = replace(own, best=max(own.best, level))
     if level <= own.firm:
         return replace(own, falls=0)
     if own.testing and level >= own.testing:
@@ -375,6 +390,11 @@ def _undo_probe(
     if own.testing:
         fell = max(0.0, 1 - level / own.testing)
         own = replace(own, depth=own.depth + (fell - own.depth) * DEPTH_SMOOTHING)
+    after_round = round_look(own, level)
+    if after_round is not None and level - own.climbed_from < 1 and not own.testing:
+        own = replace(_cut_to(own, level, context.now), climbing=False, falls=0)
+        own = replace(own, round_look=ROUNDS_SLOWER * after_round)
+        return _after_cut(state, own, level, context.now), CapEvent.UNDONE
     own = replace(
         _cut_to(own, level, context.now),
         interval=next_interval(own, level),
@@ -413,6 +433,7 @@ def _lower(
     own = replace(
         _cut_to(own, lowered, context.now),
         falls=own.falls + 1,
+        round_look=0.0,
         climbing=again,
         # A failed test in BLIPS_MOST + 1 falls is the price of noticing when blips come back.
         blips=own.blips if again else own.blips + 1,
