@@ -58,7 +58,7 @@ class MeasuredState:
     look: float = FIRST_LOOK
     """Successes until that probe."""
     round_look: float = 0.0
-    """Successes until a level far below the best one is probed, since that has found nothing; 0: one round."""
+    """Successes until a level far below the best one is probed, since probes found nothing; 0: one round."""
     climbing: bool = True
     stride: float = 1.0
     climbed_from: float = 0.0

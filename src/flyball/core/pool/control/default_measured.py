@@ -30,8 +30,8 @@ the level is below one that was served lately: there is more to win, and success
 
     interval   a probe that found nothing doubles it, one that found much halves it
     look       after a fall or a rise the first probe comes sooner, as long as such looks find something
-    round      far below the best level the first probe comes after one round of the level, the next ones each a
-               fifth later, until that is as late as a look; so a small cap comes back as fast as a large one
+    round      far below the best level the first probe comes after one round of the level, the next ones each
+               a fifth later, until that is as late as a look: a small cap comes back as fast as a large one
     best       the level served lately; it fades with every failed probe, so an old one is given up
 """
 
@@ -90,7 +90,7 @@ BEST_FADES = 0.99
 FAR_BELOW = 0.8
 """A smaller part of the best level is far below it."""
 ROUNDS_SLOWER = 1.2
-"""By how much a probe after a round that found nothing delays the next: at most a dozen of them follow a fall."""
+"""By how much a probe after a round that found nothing delays the next. At most a dozen follow a fall."""
 
 
 class MeasuredController:
