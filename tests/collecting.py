@@ -25,7 +25,15 @@ import pytest
 from _pytest.doctest import DoctestModule
 
 HEAVY = frozenset(
-    {"agents", "anthropic", "langchain_anthropic", "langchain_openai", "openai", "pydantic_ai", "schemathesis"}
+    {
+        "agents",
+        "anthropic",
+        "langchain_anthropic",
+        "langchain_openai",
+        "openai",
+        "pydantic_ai",
+        "schemathesis",
+    }
 )
 """Imported whole: ``import openai``. With ``from openai import OpenAI`` a library is loaded at once."""
 EXAMPLE = b">>> "
