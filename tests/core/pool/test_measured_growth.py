@@ -149,7 +149,7 @@ def test_what_first_looks_found_before_an_outage_is_forgotten_after_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("level", "best", "successes"), [(3, 6, 3), (8, 16, 8), (7, 8, FIRST_LOOK), (20, 40, FIRST_LOOK)]
+    ("level", "best", "successes"), [(3, 6, 3), (8, 16, 8), (7, 8, FIRST_LOOK), (12, 24, FIRST_LOOK)]
 )
 def test_a_small_level_far_below_the_best_one_is_probed_after_one_round_of_it(
     level: float, best: float, successes: float

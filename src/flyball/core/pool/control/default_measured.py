@@ -30,8 +30,8 @@ the level is below one that was served lately: there is more to win, and success
 
     interval   a probe that found nothing doubles it, one that found much halves it
     look       after a fall or a rise the first probe comes sooner, as long as such looks find something
-    round      far below the best level the first probe comes after one round of the level, the next ones each
-               a fifth later, until that is as late as a look: a small cap comes back as fast as a large one
+    round      a small level far below the best one is probed after one round of it, then each time a fifth
+               later, until that is as late as a look: so a small cap comes back as fast as a large one
     best       the level served lately; it fades with every failed probe, so an old one is given up
 """
 
@@ -89,6 +89,8 @@ BLIPS_MOST = 2
 BEST_FADES = 0.99
 FAR_BELOW = 0.8
 """A smaller part of the best level is far below it."""
+ROUNDS_LEVEL = 8.0
+"""The largest level that is probed by rounds. A round of a larger one takes as many successes as a look."""
 ROUNDS_SLOWER = 1.2
 """By how much a probe after a round that found nothing delays the next. At most a dozen follow a fall."""
 
@@ -238,7 +240,7 @@ def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:
 def round_look(own: MeasuredState, level: float) -> float | None:
     """Successes until the next probe soon after a fall; None where it would be no sooner than a look."""
     after = max(own.round_look, level)
-    soon = 2 * level <= FIRST_LOOK and after < FIRST_LOOK
+    soon = level <= ROUNDS_LEVEL and after < FIRST_LOOK
     return after if soon and level < FAR_BELOW * own.best else None
 
 
