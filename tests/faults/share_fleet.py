@@ -34,15 +34,14 @@ class Observer:
         self.renewals: dict[int, int] = {}
         self.words: dict[int, list[str]] = {}
         self.most = 0
-        self._lock = threading.Lock()
+        self._began_anew = threading.Event()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
     def _listen(self) -> None:
         while text := self._ear.recv(256).decode():
             pid, word, *rest = text.split()
-            with self._lock:
-                self._hear(int(pid), word, [int(each) for each in rest])
+            self._hear(int(pid), word, [int(each) for each in rest])
 
     def _hear(self, pid: int, word: str, numbers: list[int]) -> None:
         if word == "begins":
@@ -57,16 +56,20 @@ class Observer:
         elif word == "gone":
             self.in_flight.pop(pid, None)
             self.limits.pop(pid, None)
+        elif word == "anew":
+            self.most = self.running
+            self._began_anew.set()
         else:
             self.words.setdefault(pid, []).append(word)
 
     def gone(self, pid: int) -> None:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mouth:
-            mouth.sendto(f"{pid} gone".encode(), self.path)
+        self._tell(f"{pid} gone")
 
     def anew(self) -> None:
-        with self._lock:
-            self.most = self.running
+        """Forget the most that was in flight before now; what was told before this is heard first."""
+        self._began_anew.clear()
+        self._tell("0 anew")
+        assert self._began_anew.wait(60.0)
 
     @property
     def running(self) -> int:
@@ -77,10 +80,13 @@ class Observer:
         return sum(self.pieces.values())
 
     def close(self) -> None:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mouth:
-            mouth.sendto(b"", self.path)
+        self._tell("")
         self._thread.join(10.0)
         self._ear.close()
+
+    def _tell(self, text: str) -> None:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mouth:
+            mouth.sendto(text.encode(), self.path)
 
 
 class Fleet:
