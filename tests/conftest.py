@@ -29,9 +29,10 @@ _COMMON = {
 settings.register_profile("quick", max_examples=50, derandomize=True, **_COMMON)  # type: ignore[arg-type]
 settings.register_profile("soak", max_examples=3000, **_COMMON)  # type: ignore[arg-type]
 settings.load_profile("soak" if os.environ.get("FLYBALL_SOAK") else "quick")
-# A shell starts what it puts into the background with Ctrl-C ignored, nohup ignores the end of its terminal,
-# and all that we start would inherit it.
+# A shell starts what it puts into the background with Ctrl-C and Ctrl-\ ignored, nohup ignores the end of its
+# terminal, and all that we start would inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # A process that outlives a test would look after leases that the test means to lose.
 os.environ["FLYBALL_WARDEN"] = "off"
