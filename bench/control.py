@@ -2,6 +2,7 @@
 
 tuning      the scenarios and seeds that the controllers may be tuned on
 final       other seeds, and shapes nobody tuned on: the table that counts
+exec        agents over the real store, as ``flyball exec`` asks and tells it
 peers       in how many scenarios a peer has more goodput at equal or less waste
 speed       how long a cold start and the way back after an outage take, in hold times
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
+from bench import exec_store
 from bench.report import COLUMNS, Figure, Progress, Section, Target, as_record
 from flyball.sim.simulator import report
 from flyball.sim.simulator.compare import ScenarioResult, compare, play
@@ -88,6 +90,7 @@ def run(sizes: Sizes, progress: Progress) -> Outcome:
     sections = (
         goals_section("tuning", f"tuning scenarios, seeds {_words(sizes.tuning_seeds)}", tuning),
         goals_section("final", f"other seeds ({_words(sizes.final_seeds)}) and held-out shapes", final),
+        exec_store.section(sizes.tuning_seeds, part=sizes.part, progress=progress),
         peers_section(final, sizes.peers),
         speed_section(sizes, progress),
     )

@@ -30,7 +30,7 @@ def test_it_finds_figures_tables_and_keeps_them(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(control, "COLD", ("seven",))
     monkeypatch.setattr(control, "OUTAGES", ())
     outcome = control.run(TINY, lambda _: None)
-    assert [section.name for section in outcome.sections] == ["tuning", "final", "peers", "speed"]
+    assert [section.name for section in outcome.sections] == ["tuning", "final", "exec", "peers", "speed"]
     for section in outcome.sections:
         assert as_text(section)
         assert all(math.isfinite(figure.ours) for figure in section.figures)
