@@ -1,4 +1,4 @@
-"""Agents over the real store in simulated time: what ``flyball exec`` asks of it and tells it, and nothing else.
+"""Agents over the real store in simulated time: what ``flyball exec`` asks of it and tells it.
 
 The scenarios and the oracle are those of the simulator. Between them stands a store instead of a controller:
 two asks wait in its line, a run that ends releases its lease and hands its slot on, and how it ended is told
@@ -47,8 +47,14 @@ class StoreLease:
             self._oks += 1
         else:
             claim = self._scene.claim(self._claim_id)
-            words = {"project": claim.project, "name": claim.name}
-            self._scene.store.report(claim.pool, status, claim_id=self._claim_id, first=first, **words)
+            self._scene.store.report(
+                claim.pool,
+                status,
+                project=claim.project,
+                name=claim.name,
+                claim_id=self._claim_id,
+                first=first,
+            )
         return status
 
     def note_answer(self) -> None:
