@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -297,6 +299,34 @@ def test_a_slot_inside_an_exec_on_the_same_pool_uses_its_lease(home: Path) -> No
     nested = run("--", *EXEC, "--no-wait", "--", "echo", "inner")
     assert nested.stdout == "inner\n", nested.stderr
     assert pool().in_use == 0
+
+
+def test_commands_inside_an_exec_stay_within_the_cap_and_all_run(home: Path, tmp_path: Path) -> None:
+    cap_of(2)
+    seen = tmp_path / "seen"
+    one = f"echo + >> {seen}; sleep 0.1; echo - >> {seen}"
+    ask = shlex.join([*EXEC, "--quiet", "--", "sh", "-c", one])
+    deeper = shlex.join([*EXEC, "--quiet", "--", *EXEC, "--quiet", "--", "sh", "-c", one])
+    assert run("--", "sh", "-c", f"for i in 1 2 3 4; do {ask} & {deeper} & done; wait").returncode == 0
+    steps = [1 if line == "+" else -1 for line in seen.read_text().split()]
+    assert (len(steps), max(accumulate(steps))) == (16, 2)
+
+
+def test_a_command_inside_an_exec_counts_as_long_as_it_lives_though_its_wrapper_was_killed(
+    started: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cap_of(1)
+    outer = started("--quiet", "--", "sh", "-c", 'echo "$FLYBALL_LEASE"; exec sleep 60')
+    assert outer.stdout is not None
+    monkeypatch.setenv("FLYBALL_LEASE", outer.stdout.readline().strip())
+    inner = started("--quiet", "--", "sh", "-c", "echo $$; exec sleep 60")
+    assert inner.stdout is not None
+    pid = int(inner.stdout.readline())
+    inner.kill()
+    inner.wait()
+    assert run("--no-wait", "--", "true").returncode == 75
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: run("--no-wait", "--", "true").returncode == 0, "its slot of the lease is free")
 
 
 def test_an_exported_lease_that_ended_counts_for_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

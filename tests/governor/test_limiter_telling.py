@@ -33,6 +33,24 @@ def test_the_articles_controller_starts_at_2_and_climbs_to_12() -> None:
     assert limiter.stats().cap == 12
 
 
+def test_calls_that_become_slow_hold_the_limit_until_they_are_quick_again() -> None:
+    clock = ManualClock()
+    limiter = Limiter(controller="article", cap_ceiling=500, clock=clock)
+
+    def round_of(took_s: float) -> int:
+        slots = [limiter.acquire_nowait() for _ in range(limiter.stats().cap)]
+        clock.advance(took_s)
+        for slot in slots:
+            slot.release()
+        return limiter.stats().cap
+
+    while round_of(1.0) < 20:
+        pass
+    slow = [round_of(4.0) for _ in range(5)]
+    assert slow[1:] == slow[1:2] * 4
+    assert max(round_of(1.0) for _ in range(30)) > slow[-1]
+
+
 def test_run_returns_the_answer_and_cuts_on_a_429() -> None:
     limiter = article(cap=8)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from flyball import Governor
-from flyball.errors import AtCapacityError
+from flyball.errors import AtCapacityError, UsageError
 from flyball.governor.inherited_lease import VARIABLE, inherited_id, variable_value
+from flyball.governor.internals import internals
 from flyball.governor.lease import Lease
-from tests.governor.people import in_use, nothing_left, pool
+from tests.governor.conftest import SOON_S
+from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
 
 
 @pytest.fixture
@@ -31,6 +36,93 @@ def test_the_inner_release_releases_nothing(gov: Governor, outer: Lease) -> None
     assert in_use(gov) == 1
     outer.release()
     assert nothing_left(gov)
+
+
+def test_as_many_ride_as_the_lease_has_slots_and_the_rest_stand_in_line(gov: Governor, outer: Lease) -> None:
+    inner = gov.acquire("p")
+    with pytest.raises(AtCapacityError):
+        gov.acquire_nowait("p")
+    gov.set_pool("p", cap=2)
+    beside = gov.acquire_nowait("p")
+    assert (inner.nested, beside.nested, in_use(gov)) == (True, False, 2)
+
+
+def test_one_that_waits_rides_when_another_has_ended(gov: Governor, outer: Lease) -> None:
+    inner = gov.acquire("p")
+    waits = Person(lambda: gov.acquire("p", timeout=SOON_S))
+    wait_for_line(gov)
+    inner.release()
+    assert waits.outcome().nested
+    assert (in_use(gov), pool(gov).waiting) == (1, 0)
+
+
+def test_a_task_that_waits_rides_when_another_has_ended(gov: Governor, outer: Lease) -> None:
+    async def story() -> None:
+        inner = await gov.acquire_async("p")
+        waits = asyncio.create_task(gov.acquire_async("p", timeout=SOON_S))
+        given_up = asyncio.create_task(gov.acquire_async("p", timeout=SOON_S))
+        await asyncio.to_thread(wait_for_line, gov, 2)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        inner.release()
+        assert (await waits).nested
+
+    asyncio.run(story())
+    assert (in_use(gov), pool(gov).waiting) == (1, 0)
+
+
+def test_one_that_waits_inside_is_served_by_the_pool_where_that_has_room_first(
+    gov: Governor, outer: Lease
+) -> None:
+    gov.set_pool("p", cap=2)
+    beside = gov.acquire("p"), gov.acquire("p")
+    waits = Person(lambda: gov.acquire("p", timeout=SOON_S))
+    wait_for_line(gov)
+    beside[1].release()
+    assert not waits.outcome().nested
+
+
+def test_several_slots_ride_together_or_not_at_all(gov: Governor, monkeypatch: pytest.MonkeyPatch) -> None:
+    gov.set_pool("p", cap=3)
+    outer = gov.acquire("p", slots=3)
+    monkeypatch.setenv(VARIABLE, variable_value(gov.address, "p", outer.id))
+    two = gov.acquire_nowait("p", slots=2)
+    with pytest.raises(AtCapacityError):
+        gov.acquire_nowait("p", slots=2)
+    one = gov.acquire_nowait("p")
+    two.release()
+    assert gov.acquire_nowait("p", slots=2).nested
+    assert one.nested
+
+
+def test_what_rides_passes_on_what_it_rides_on_and_no_more(
+    gov: Governor, outer: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = gov.acquire("p")
+    monkeypatch.setenv(VARIABLE, internals(gov).variable_value(inner))
+    innermost = gov.acquire_nowait("p")
+    assert (innermost.id, innermost.nested) == (outer.id, True)
+    with pytest.raises(AtCapacityError):
+        gov.acquire_nowait("p")
+
+
+def test_a_ride_that_ended_leaves_no_file_behind(gov: Governor, outer: Lease, home: Path) -> None:
+    gov.acquire("p").release()
+    assert [
+        path for path in (home, Path(os.environ["XDG_RUNTIME_DIR"])) if list(path.rglob("riding/*"))
+    ] == []
+
+
+@pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
+def test_an_ask_that_would_wait_for_the_lease_around_it_is_refused_with_the_way_out(
+    gov: Governor, outer: Lease
+) -> None:
+    gov.change_machine(ceiling=1)
+    with pytest.raises(UsageError, match="flyball machine set --ceiling 2"):
+        gov.acquire("q")
+    gov.change_machine(ceiling=2)
+    with gov.slot("q") as lease:
+        assert not lease.nested
 
 
 def test_what_the_inner_one_reports_reaches_the_pool(gov: Governor, outer: Lease) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
 import flyball
-from flyball import Governor, Outcome, Reason
+from flyball import Governor, Outcome, Reason, SignalKind
 from flyball.core.pool.model import Fact
 from flyball.errors import AtCapacityError, PoolClosedError, TooLargeError, UsageError, WaitTimeoutError
 from flyball.governor.lease import outcome_of
@@ -19,6 +20,18 @@ def test_a_slot_is_held_for_the_length_of_the_block(gov: Governor) -> None:
         (shown,) = pool(gov).leases
         assert (shown.id, shown.project, shown.name, shown.alive) == (lease.id, "blog", "t-14", True)
     assert nothing_left(gov)
+
+
+def test_answers_that_come_much_later_than_before_are_told_as_slow(gov: Governor) -> None:
+    def told(took_s: float) -> SignalKind:
+        with gov.slot("p") as lease:
+            time.sleep(took_s)
+            return lease.report(200).kind
+
+    assert {told(0.0) for _ in range(60)} == {SignalKind.OK}
+    assert SignalKind.SLOW in [told(0.05) for _ in range(30)]
+    with gov.slot("another") as lease:
+        assert lease.report(200).kind is SignalKind.OK
 
 
 def test_the_modules_own_slot_uses_the_home(gov: Governor, home: object) -> None:

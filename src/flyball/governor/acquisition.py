@@ -56,6 +56,8 @@ _NET_RATE = 50.0
 _WATCHER_NAP_S = 30.0
 _FRESH_WATCHER_S = 0.1
 _UNWATCHED_NAP_S = 1.0
+_RIDE_LOOK_S = 0.1
+"""How often an ask that waits inside a lease looks whether it can ride on that; two system calls."""
 _OUTAGE_NAP_S = (0.25, 5.0)
 """How soon a store that did not answer is asked again: at first, and at last."""
 
@@ -99,10 +101,12 @@ def acquire(
     timeout_s: float | None,
     on_wait: OnWait | None,
     observers: Sequence[Observer],
+    try_ride: Callable[[], bool] | None = None,
 ) -> Flow[Verdict]:
     """Get the ask granted, or raise a RefusedError that says why not.
 
-    ``first``: what the store said to it, where it was asked already.
+    ``first``: what the store said to it, where it was asked already. ``try_ride``: true once it needs no slot
+    of its own, as it rides on the lease around it; then the verdict is the last one before.
     """
     verdict: Verdict
     verdict, after = first or (yield StoreCall(lambda: store.admit(ask, park=wait)))
@@ -116,21 +120,28 @@ def acquire(
         return verdict
     if not wait or verdict.reason is Reason.TOO_LARGE:
         raise _refusal(verdict)
-    waiter = _Waiter(store, ask, verdict, timeout_s, on_wait, observers)
+    waiter = _Waiter(store, ask, verdict, timeout_s, on_wait, observers, try_ride)
     try:
-        return (yield from waiter.wait())
+        verdict = yield from waiter.wait()
     except BaseException:
         # Whatever stops us, no ask and no slot is left behind. The original error is what counts.
-        parked = waiter.verdict
-        try:
-            after = yield StoreCall(lambda: store.withdraw(parked.claim_id, asked_at=parked.asked_at))
-        except BaseException as error:
-            store.remember(Release(parked.claim_id, Outcome.ABANDONED, asked_at=parked.asked_at))
-            if not isinstance(error, StoreError):
-                raise
-        else:
-            yield from settle(store, after, observers)
+        yield from _withdraw(store, waiter.verdict, observers)
         raise
+    if waiter.rides:
+        yield from _withdraw(store, verdict, observers)
+    return verdict
+
+
+def _withdraw(store: Store, parked: Verdict, observers: Sequence[Observer]) -> Flow[None]:
+    """Take the ask out of line, or give back the lease it just became."""
+    try:
+        after = yield StoreCall(lambda: store.withdraw(parked.claim_id, asked_at=parked.asked_at))
+    except BaseException as error:
+        store.remember(Release(parked.claim_id, Outcome.ABANDONED, asked_at=parked.asked_at))
+        if not isinstance(error, StoreError):
+            raise
+    else:
+        yield from settle(store, after, observers)
 
 
 class _Waiter:
@@ -144,7 +155,9 @@ class _Waiter:
         timeout_s: float | None,
         on_wait: OnWait | None,
         observers: Sequence[Observer],
+        try_ride: Callable[[], bool] | None,
     ) -> None:
+        self._try_ride, self.rides = try_ride, False
         self.store, self.ask, self.verdict, self.observers = store, ask, verdict, observers
         self._on_wait = on_wait
         self._timeout_s = timeout_s
@@ -155,7 +168,7 @@ class _Waiter:
         """While the store does not answer: how long it was last left alone."""
 
     def wait(self) -> Flow[Verdict]:
-        while not self.verdict.granted:
+        while not self.verdict.granted and not self.rides:
             try:
                 if self._outage_s is None:
                     yield from self._turn()
@@ -175,6 +188,8 @@ class _Waiter:
         watching, self._watched = self.verdict.watch and self._watched, self.verdict.watch
         nap_s = self._nap_s(watching=watching)
         woken = yield from self._sleep(nap_s, watching=watching)
+        if self.rides:
+            return
         if woken is WakeReason.GRANT:
             seen = self.verdict
             self.verdict = granted_verdict(
@@ -215,7 +230,7 @@ class _Waiter:
         words = one_line(str(error))
         self._tell(replace(self.verdict, reason=Reason.OUTAGE, detail=words, estimate_s=None, blocker=None))
         nap_s = self._until_deadline(self._outage_s * (0.75 + random.random() / 2))
-        yield WaitForWake(self.verdict.claim_id, nap_s, None)
+        yield from self._nap(nap_s, None)
 
     def _look(self, *, advance: bool) -> Flow[None]:
         claim_id, asked_at = self.verdict.claim_id, self.verdict.asked_at
@@ -242,11 +257,21 @@ class _Waiter:
             if watch.partial:
                 nap_s = min(nap_s, _UNWATCHED_NAP_S)
         try:
-            woken: WakeReason = yield WaitForWake(self.verdict.claim_id, self._until_deadline(nap_s), watch)
+            return (yield from self._nap(self._until_deadline(nap_s), watch))
         finally:
             if watch is not None:
                 watch.close()
-        return woken
+
+    def _nap(self, nap_s: float, watch: DeathWatch | None) -> Flow[WakeReason]:
+        """One sleep; inside a lease with a look now and then whether another there has ended its ride."""
+        while True:
+            step_s = nap_s if self._try_ride is None else min(nap_s, _RIDE_LOOK_S)
+            woken: WakeReason = yield WaitForWake(self.verdict.claim_id, step_s, watch)
+            if self._try_ride is not None and woken is not WakeReason.GRANT:
+                self.rides = yield StoreCall(self._try_ride)
+            nap_s -= step_s
+            if self.rides or woken is not WakeReason.TIMER or nap_s <= 0:
+                return woken
 
     def _nap_s(self, *, watching: bool) -> float:
         """How long to sleep if no mail comes.

@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from flyball.core.pool.model import Outcome
@@ -26,7 +27,7 @@ from flyball.governor.ask import AskRequest, ask_of
 from flyball.governor.flow_drivers import run_async, run_sync
 from flyball.governor.lease import Lease, OnKept, log_kept
 from flyball.governor.loop_mailbox import LoopMailbox, LoopMailboxes
-from flyball.governor.state_url import on_server, open_box, open_store, same_place
+from flyball.governor.state_url import mail_home, on_server, open_box, open_store, same_place
 from flyball.host.event_loop import asyncio_loop
 from flyball.host.fork import survive_forks
 from flyball.host.process import identify
@@ -35,12 +36,14 @@ from flyball.stores.port import AfterCommit, AtHand, Release, Store
 if TYPE_CHECKING:
     from flyball.core.pool.model import Holder
     from flyball.core.pool.plan import LearnedState
+    from flyball.core.provider.latency import LatencyTracker
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Signal
     from flyball.errors import StoreError
     from flyball.governor.account_windows import WindowTeller
     from flyball.governor.governor import Governor
     from flyball.governor.heartbeat import Heartbeat
+    from flyball.governor.inherited_lease import OuterLease
     from flyball.stores.port import Demand
     from flyball.stores.recount import CountMismatch
     from flyball.wake.mailbox import Box
@@ -93,6 +96,7 @@ class Internals:
         self._store: Store | None = None
         self._heart: Heartbeat | None = None
         self._windows: WindowTeller | None = None
+        self._latency: LatencyTracker | None = None
         self._lock = threading.Lock()
         self._loops = LoopMailboxes()
         survive_forks(self, rank=0)
@@ -153,8 +157,9 @@ class Internals:
         """A lease for this thread."""
         if timeout is not None:
             check_timeout(timeout)
-        if inherited_lease.VARIABLE in os.environ and (outer := self._outer_lease(asking)) is not None:
-            return outer
+        outer = self._outer_lease(asking) if inherited_lease.VARIABLE in os.environ else None
+        if outer is not None and outer.try_ride(asking.slots):
+            return self._riding_lease(asking, outer)
         box = thread_mail.box(self.address, self.open_box) if wait else None
         ask = ask_of(asking, box.address if box else "")
         store = self._store or self.store
@@ -168,8 +173,16 @@ class Internals:
                 timeout_s=timeout,
                 on_wait=on_wait,
                 observers=self.observers,
+                try_ride=None if outer is None else partial(outer.try_ride, asking.slots),
             )
-            verdict = run_sync(steps, box)
+            try:
+                verdict = run_sync(steps, box)
+            except BaseException:
+                if outer is not None:
+                    outer.get_off()
+                raise
+            if outer is not None and outer.ride is not None:
+                return self._riding_lease(asking, outer)
         if self._on_server:
             self._show_alive(asking.pool)
         return Lease(self, asking, verdict)
@@ -185,34 +198,63 @@ class Internals:
         """A lease for a task of the running loop."""
         check_timeout(timeout)
         outer = self._outer_lease(asking)
-        if outer is not None:
-            return outer
+        if outer is not None and outer.try_ride(asking.slots):
+            return self._riding_lease(asking, outer)
         mail = self.loop_mail()
         ask = ask_of(asking, mail.address if wait else "")
         store = self.store
         steps = acquisition.acquire(
-            store, ask, wait=wait, timeout_s=timeout, on_wait=on_wait, observers=self.observers
+            store,
+            ask,
+            wait=wait,
+            timeout_s=timeout,
+            on_wait=on_wait,
+            observers=self.observers,
+            try_ride=None if outer is None else partial(outer.try_ride, asking.slots),
         )
 
         def undo(verdict: Verdict) -> acquisition.Flow[StoreError | None]:
+            # What rides has left the line already, and to leave it once more changes nothing.
             what = Release(verdict.claim_id, Outcome.ABANDONED, asked_at=verdict.asked_at)
             return acquisition.release(store, what, self.observers)
 
-        with mail:
-            verdict = await run_async(steps, mail, undo)
+        try:
+            with mail:
+                verdict = await run_async(steps, mail, undo)
+        except BaseException:
+            if outer is not None:
+                outer.get_off()
+            raise
+        if outer is not None and outer.ride is not None:
+            return self._riding_lease(asking, outer)
         if self._on_server:
             self._show_alive(asking.pool)
         return Lease(self, asking, verdict)
 
-    def _outer_lease(self, asking: AskRequest) -> Lease | None:
+    def _outer_lease(self, asking: AskRequest) -> OuterLease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""
+        around = map(self.store.claim, inherited_lease.inherited_ids(self.address))
+        held = [claim for claim in around if claim is not None and claim.held]
         claim_id = inherited_lease.inherited_id(self.address, asking.pool)
-        claim = self.store.claim(claim_id) if claim_id is not None else None
-        if claim is None or not claim.held or claim.pool != asking.pool:
+        claim = next((each for each in held if (each.id, each.pool) == (claim_id, asking.pool)), None)
+        if claim is None:
+            if held:
+                ceiling = self.store.machine().ceiling
+                inherited_lease.check_machine(asking.pool, asking.slots, held, ceiling)
             return None
         inherited_lease.check_fits(asking.slots, claim)
-        verdict = granted_verdict(asking.pool, claim.id, asked_at=claim.asked_at)
-        return Lease(self, asking, verdict, nested=True)
+        return inherited_lease.outer_lease(self.address, asking.pool, claim, mail_home(self.address))
+
+    def _riding_lease(self, asking: AskRequest, outer: OuterLease) -> Lease:
+        verdict = granted_verdict(asking.pool, outer.claim.id, asked_at=outer.claim.asked_at)
+        return Lease(self, asking, verdict, ride=outer.ride)
+
+    def variable_value(self, lease: Lease) -> str:
+        """What ``FLYBALL_LEASE`` is for a command that is started under this lease."""
+        ride = lease._ride
+        if ride is not None:
+            ride.pass_on()
+        return inherited_lease.variable_value(self.address, lease.pool, lease.id, ride=ride)
 
     def open_box(self) -> Box | None:
         """A mailbox that every process that works on this state can reach; None where none can be had."""
@@ -285,6 +327,16 @@ class Internals:
             pool, signal, project=project, name=name, claim_id=claim_id, first=first, asked_at=asked_at
         )
         self.settle(after)
+
+    @property
+    def latency(self) -> LatencyTracker:
+        """How long the answers took that this process saw, by pool."""
+        with self._lock:
+            if self._latency is None:
+                from flyball.core.provider.latency import LatencyTracker
+
+                self._latency = LatencyTracker()
+            return self._latency
 
     @property
     def windows(self) -> WindowTeller:

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from flyball.core.provider.error_body import Body
     from flyball.core.provider.rate_limit_headers import HeaderLines
     from flyball.governor.ask import AskRequest
+    from flyball.governor.inherited_lease import Ride
     from flyball.governor.internals import Internals
 
 
@@ -35,15 +37,16 @@ class Lease:
 
     __slots__ = (
         "_buckets",
+        "_granted_at",
         "_internals",
         "_oks",
         "_released",
         "_reported",
+        "_ride",
         "_unread",
         "_used",
         "id",
         "name",
-        "nested",
         "pid",
         "pool",
         "project",
@@ -52,23 +55,29 @@ class Lease:
     )
 
     def __init__(
-        self, internals: Internals, asking: AskRequest, verdict: Verdict, *, nested: bool = False
+        self, internals: Internals, asking: AskRequest, verdict: Verdict, *, ride: Ride | None = None
     ) -> None:
         self._internals = internals
         self.id = verdict.claim_id
         self.pool, self.project, self.name = asking.pool, asking.project, asking.name
         self.pid = asking.pid
         self.verdict = verdict
-        self.nested = nested
-        """True where an outer ``exec`` already holds the slot: releasing this one releases nothing."""
+        self._ride = ride
         self.rejected = False
         """The last thing heard was a refusal: what was reserved of the windows was not used."""
         self._released = self._reported = False
         self._unread = asking.unread
         """What the provider answers is not seen as it comes: only what is reported is evidence."""
         self._oks = 0
+        self._granted_at = time.monotonic()
         self._used: dict[str, float] = {}
         self._buckets: tuple[Bucket, ...] = ()
+
+    @property
+    def nested(self) -> bool:
+        """It rides on the lease of an ``exec`` around us: releasing it releases that one's slots to others
+        inside, and to no other."""
+        return self._ride is not None
 
     def report(self, status: int | Signal, headers: HeaderLines | None = None, body: Body = None) -> Signal:
         """Tell the pool what the provider said: an HTTP status with headers and body, or a ready-made signal.
@@ -101,6 +110,10 @@ class Lease:
             from flyball.core.provider.http_response import from_http
 
             signal = from_http(status, headers, body, wall_s=time.time())
+            if signal.kind is SignalKind.OK and not self._reported:
+                took_s = time.monotonic() - self._granted_at
+                if self._internals.latency.note(self.pool, took_s):
+                    signal = replace(signal, kind=SignalKind.SLOW, detail=f"answers in {self.pool} are slow")
         first, self._reported = not self._reported, True
         self.rejected = signal.kind in REJECTIONS
         if signal.kind in SUCCESSES:
@@ -161,7 +174,10 @@ class Lease:
             outcome = _parse_outcome(outcome)
         first, self._released = not self._released, True
         # A forked child inherits the object, not the lease.
-        if not first or self.nested or self.pid != os.getpid():
+        if not first or self.pid != os.getpid():
+            return None
+        if self._ride is not None:
+            self._ride.end()
             return None
         self._internals.stop_showing(self.pool)
         return Release(

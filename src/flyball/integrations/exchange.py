@@ -29,6 +29,7 @@ from flyball.core.provider.latency import LatencyTracker
 from flyball.core.signals import SignalKind
 from flyball.errors import StoreError, UsageError
 from flyball.governor.family_pools import REFRESH_S, FamilyPools
+from flyball.governor.internals import internals
 from flyball.host.event_loop import asyncio_loop
 from flyball.integrations.gate import Gate, Pool, SlotOptions, gate_for, pool_of_host
 from flyball.integrations.gateway_calls import passes_gateway
@@ -268,8 +269,10 @@ class Exchange:
         """A class of calls whose first byte comes later and later asks for no more of them."""
         if judged.signal.kind is not SignalKind.OK:
             return judged
-        kind = f"{call.method} {call.host}{call.path}"
-        if not self._slowness.note(kind, took_s):
+        kind, gate = f"{call.method} {call.host}{call.path}", self._gates[call.host]
+        # What one pool's answers take is the same for all clients of this process.
+        slowness = internals(gate.governor).latency if isinstance(gate, Pool) else self._slowness
+        if not slowness.note(kind, took_s):
             return judged
         return replace(judged, signal=replace(judged.signal, kind=SignalKind.SLOW, detail=f"{kind} is slow"))
 

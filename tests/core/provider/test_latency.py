@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.provider.latency import CLASSES_KEPT, LASTING, LatencyTracker
+from flyball.core.provider.latency import CLASSES_KEPT, LatencyTracker
 
 PATH, OTHER = "POST /v1/messages", "POST /v1/embeddings"
 
@@ -29,11 +27,11 @@ def test_a_rise_that_lasts_is_told() -> None:
     assert [watch.note(PATH, 4.0) for _ in range(20)].count(True) >= 1
 
 
-def test_it_is_told_again_only_after_it_has_lasted_as_long_again() -> None:
+def test_each_answer_tells_it_until_answers_are_quick_again() -> None:
     watch = usual()
-    told = [number for number in range(60) if watch.note(PATH, 10.0)]
-    assert len(told) >= 2
-    assert all(later - earlier == LASTING for earlier, later in pairwise(told))
+    told = [watch.note(PATH, 4.0) for _ in range(150)]
+    assert all(told[told.index(True) :])
+    assert not any([watch.note(PATH, 1.0) for _ in range(20)][10:])
 
 
 def test_a_slow_class_says_nothing_about_another() -> None:

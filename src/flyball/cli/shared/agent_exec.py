@@ -27,7 +27,7 @@ from flyball.core.pool.verdict import span_words
 from flyball.core.signals import End, Signal, SignalKind
 from flyball.errors import StoreError
 from flyball.governor import inherited_lease
-from flyball.governor.internals import thread_mail
+from flyball.governor.internals import internals, thread_mail
 from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on, stopped_by_signals
 from flyball.governor.launch.output_files import (
     ERR,
@@ -157,9 +157,7 @@ class AgentRun:
             **os.environ,
             **self.variables,
             **(self.change.variables if self.change is not None else {}),
-            inherited_lease.VARIABLE: inherited_lease.variable_value(
-                self.governor.address, lease.pool, lease.id
-            ),
+            inherited_lease.VARIABLE: internals(self.governor).variable_value(lease),
         }
         sys.stdout.flush()
         return GatedChild(argv, env, redirect=folder.redirect if folder else None)

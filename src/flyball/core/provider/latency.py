@@ -1,9 +1,10 @@
 """Whether a kind of call has become slower than it used to be. Smoothed, per class, and slow to say so.
 
 A single slow answer means nothing: a long answer takes long. So answer times are compared within a class
-(one path, one model), the recent average against the long one, and only a rise that lasts is told.
-Telling it stops growth for a while; it never cuts. The time to the first byte is the one to feed: it does
-not grow with the answer.
+(one path, one model), the recent average against the long one, and only a rise that lasts is told. Then each
+answer tells it, until the recent average is down again: growth stops with the first, and it never cuts. What
+stays slow becomes the usual, about two hundred answers later. The time to the first byte is the one to feed,
+where it is seen: it does not grow with the answer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 
 SHORT, LONG = 0.25, 0.02
 """How much one answer moves the recent and the long average."""
+LONG_WHILE_SLOW = 0.001
+"""Where many calls run at once, their slow answers would be the usual ones within a round."""
 TIMES_SLOWER = 2.0
 LEAST_ANSWERS = 30
 """Before so many it is not known what is usual."""
@@ -42,19 +45,20 @@ class LatencyTracker:
         self._classes: dict[str, _Class] = {}
 
     def note(self, kind: str, took_s: float) -> bool:
-        """One answer of a class took so long. True when it is time to say that the class has become slow."""
+        """One answer of a class took so long. True while the class is slower than it used to be."""
         known = self._classes.get(kind)
         if known is None:
             if len(self._classes) >= CLASSES_KEPT:
                 del self._classes[next(iter(self._classes))]
             known = self._classes[kind] = _Class(recent_s=took_s, usual_s=took_s)
         known.answers += 1
+        told = known.high >= LASTING
         # Until an average has seen enough, each answer weighs as in a plain mean.
         known.recent_s += (took_s - known.recent_s) * max(SHORT, 1 / known.answers)
-        known.usual_s += (took_s - known.usual_s) * max(LONG, 1 / known.answers)
+        long = LONG_WHILE_SLOW if told else max(LONG, 1 / known.answers)
+        known.usual_s += (took_s - known.usual_s) * long
         if known.answers < LEAST_ANSWERS or known.recent_s < TIMES_SLOWER * known.usual_s:
             known.high = 0
-            return False
-        known.high += 1
-        # Once when it has lasted, and again each time it has lasted as long again.
-        return known.high % LASTING == 0
+        else:
+            known.high += 1
+        return known.high >= LASTING

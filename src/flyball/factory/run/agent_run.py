@@ -258,9 +258,7 @@ class AgentRuns:
             "GIT_EDITOR": "true",
             "FLYBALL_PROMPT_FILE": str(prompt),
             "FLYBALL_RUN": f"{project.ledger.run}/{folder}",
-            inherited_lease.VARIABLE: inherited_lease.variable_value(
-                launcher.governor.address, lease.pool, lease.id
-            ),
+            inherited_lease.VARIABLE: internals(launcher.governor).variable_value(lease),
         }
         branch = f"{BRANCHES}{self.task.id}"
         argv: Sequence[str] = launch.argv

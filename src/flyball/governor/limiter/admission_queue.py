@@ -30,7 +30,8 @@ from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.model import Fact, Phase, PoolCounts
 from flyball.core.pool.settings import PoolSettings
 from flyball.core.pool.verdict import Reason, Verdict
-from flyball.core.signals import Signal, SignalKind
+from flyball.core.provider.latency import LatencyTracker
+from flyball.core.signals import SUCCESSES, Signal, SignalKind
 from flyball.governor.limiter.retry_budget import RetryBudget
 from flyball.governor.limiter.waiters import Waiter, WaitQueue, refusal, verdict_of
 
@@ -42,6 +43,8 @@ SERVED_MOST = 100
 """Waiters served in one step; more are served in the next, so that none holds up an event loop."""
 SOONEST_S = 0.001
 FACTS_KEPT = 100
+_CALL = "a call"
+"""All calls of a limiter are of one class: what they are is not known."""
 
 
 class AdmissionQueue:
@@ -60,6 +63,7 @@ class AdmissionQueue:
         "free",
         "gate",
         "high",
+        "latency",
         "left",
         "line",
         "lock",
@@ -77,7 +81,7 @@ class AdmissionQueue:
         max_waiting: int | None = None,
     ) -> None:
         self.gate, self.clock, self.maximum, self.max_waiting = gate, clock, maximum, max_waiting
-        self.lock, self.budget = threading.Lock(), RetryBudget()
+        self.lock, self.budget, self.latency = threading.Lock(), RetryBudget(), LatencyTracker()
         self.line: WaitQueue[Waiter] = WaitQueue()
         self.free: deque[None] = deque()
         self.minted, self.calm, self.left = 0, False, UNSEEN_MOST
@@ -225,8 +229,10 @@ class AdmissionQueue:
     def end(self, start: CallStart, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:
         with self.lock:
             now = self._look_round()
+            if signal.kind is SignalKind.OK and self.latency.note(_CALL, now - start.sent_at):
+                signal = replace(signal, kind=SignalKind.SLOW, detail=f"{_CALL} is slow")
             if signal.kind is not SignalKind.OK:
-                self.failures += signal.kind is not SignalKind.NEAR_LIMIT
+                self.failures += signal.kind not in SUCCESSES
                 self.gate.renew(now)
                 if signal.kind is SignalKind.TIMEOUT:
                     self._told_budget(now).take(now)

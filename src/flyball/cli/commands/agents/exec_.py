@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     lease = _acquire(governor, asking, args)
     env = {
         **os.environ,
-        inherited_lease.VARIABLE: inherited_lease.variable_value(governor.address, lease.pool, lease.id),
+        inherited_lease.VARIABLE: internals(governor).variable_value(lease),
     }
     if not args.replace:
         return _stay(governor, lease, argv, env)
