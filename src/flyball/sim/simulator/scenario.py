@@ -25,7 +25,7 @@ from flyball.sim.simulator.jobs import Mix
 from flyball.sim.simulator.limits import Acceleration, Flaky, Outages, Refilling, Rule, Seats
 
 TUNING_SEEDS = (1, 2, 3)
-FINAL_SEEDS = (41, 42, 43)
+FINAL_SEEDS = (201, 202, 203)
 HOURS_2, HOURS_4, DAY = 7200.0, 14400.0, 86400.0
 
 
