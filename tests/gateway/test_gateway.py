@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import UsageError
-from flyball.gateway.address import base_address, parse_target
+from flyball.gateway.address import Route, base_address, parse_target
 from flyball.gateway.environment import gateway_variables
 from flyball.integrations.model_call import is_model_call
 from flyball.sim.provider.capacity import Capacity
@@ -320,7 +320,7 @@ def test_the_next_gateway_has_the_same_port_and_token(tmp_path: Path) -> None:
 def test_an_address_keeps_project_name_and_server_whatever_they_are_made_of() -> None:
     given = base_address("http://h:1/k", "https://proxy.example:8443/llm", project="a/b ü", name="x?#%")
     route = parse_target(given.removeprefix("http://h:1") + "/v1/messages", "k")
-    assert not isinstance(route, str)
+    assert isinstance(route, Route)
     assert (route.project, route.name, route.path) == ("a/b ü", "x?#%", "/llm/v1/messages")
     assert route.upstream.authority == "proxy.example:8443"
 

@@ -7,20 +7,26 @@
                                 host
 
 A client is told nothing but a base address, so all that the gateway must know is in it: no header is added
-and no table has to be kept. The token keeps other users of the machine out: it is in a private file and in
-the environment of this user's processes.
+and no table has to be kept. The token keeps others out: it is in a private file and in the environment of
+this user's processes.
+
+Requests to the gateway itself (``/-/status/...``) have no token. Both sides prove that they know the secret
+of the private file, so that what another user has put in the gateway's place learns nothing and is not
+believed.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
 from flyball.errors import UsageError
 from flyball.integrations.gate import pool_of_host
 
-CONTROL = "-"
-"""The segment in place of a pool for requests to the gateway itself."""
+_CONTROL = "-"
+"""The segment in place of a token for requests to the gateway itself."""
+_HOST = re.compile(r"(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9a-f]*:[0-9a-f:.]+(?:%\w+)?", re.ASCII)
 _BY_HOST = "+"
 """The segment in place of a pool where the provider's host decides."""
 
@@ -53,6 +59,16 @@ class Route:
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class ControlRequest:
+    """A request to the gateway itself."""
+
+    what: str
+    nonce: str
+    proof: str
+    """That the asker knows the secret."""
+
+
 def parse_upstream(scheme: str, authority: str) -> Upstream:
     """Raises UsageError for what is not the start of an http address.
 
@@ -63,16 +79,17 @@ def parse_upstream(scheme: str, authority: str) -> Upstream:
         raise UsageError(f"a base address begins with http:// or https://, not {scheme}://")
     try:
         parts = urlsplit(f"{scheme}://{authority}")
-        host, port = parts.hostname, parts.port
+        host, port = parts.hostname or "", parts.port
+        host = host if host.isascii() else host.encode("idna").decode()
     except ValueError as error:
         raise UsageError(f"{authority!r} is not a host and port: {error}") from None
-    if not host or parts.username is not None or parts.path or parts.query:
+    if not _HOST.fullmatch(host) or parts.username is not None or parts.path or parts.query:
         raise UsageError(f"{authority!r} is not a host and port")
     return Upstream(scheme, host, port or {"http": 80, "https": 443}[scheme])
 
 
-def parse_target(target: str, token: str) -> Route | str:
-    """The way of a request for this path; a plain word is a request to the gateway itself.
+def parse_target(target: str, token: str) -> Route | ControlRequest:
+    """The way of a request for this path.
 
     >>> route = parse_target("/secret/+/blog/t-1/https/api.openai.com/v1/responses?x=1", "secret")
     >>> route.pool, route.project, route.upstream.host, route.path
@@ -82,12 +99,16 @@ def parse_target(target: str, token: str) -> Route | str:
     """
     from hmac import compare_digest
 
+    if target.startswith("http://"):  # as to a proxy; every server has to take that, too
+        target = target.partition("://")[2].partition("/")[2]
     given, _, rest = target.removeprefix("/").partition("/")
+    if given == _CONTROL:
+        what, _, rest = rest.partition("/")
+        nonce, _, proof = rest.partition("/")
+        return ControlRequest(what, nonce, proof)
     if not compare_digest(given.encode(), token.encode()):
         raise PermissionError("this address has not the gateway's token")
     pool, _, rest = rest.partition("/")
-    if pool == CONTROL:
-        return rest
     project, _, rest = rest.partition("/")
     name, _, rest = rest.partition("/")
     scheme, _, rest = rest.partition("/")
@@ -116,5 +137,5 @@ def base_address(gateway: str, base: str, *, project: str, name: str, pool: str 
         if not found:
             raise UsageError(f"{base!r} is not a base address; it begins with http:// or https://")
         parse_upstream(scheme, authority)
-    under = _BY_HOST if pool is None else "%2D" if pool == CONTROL else quote(pool, safe="")
+    under = _BY_HOST if pool is None else quote(pool, safe="")
     return f"{gateway}/{under}/{quote(project, safe='')}/{quote(name, safe='')}/{scheme}/{rest}"

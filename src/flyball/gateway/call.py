@@ -62,9 +62,9 @@ class Request:
     """A client's request, whole."""
 
     method: str
-    target: str
     headers: list[tuple[bytes, bytes]]
     body: bytes = b""
+    version: str = "1.1"
     keep_alive: bool = True
 
     def header(self, name: str) -> str:
@@ -74,11 +74,12 @@ class Request:
     def dump(self, route: Route) -> bytes:
         """For the provider: the same headers in the same order, for its own host."""
         lines = [
-            f"{self.method} {route.path} HTTP/1.1\r\nHost: {route.upstream.authority}\r\n".encode("latin-1")
+            f"{self.method} {route.path} HTTP/{self.version}\r\n".encode("latin-1"),
+            f"Host: {route.upstream.authority}\r\n".encode("latin-1"),
         ]
         lines += [b"%b: %b\r\n" % pair for pair in self.headers if pair[0].lower() not in _DROPPED]
         body = self.body
-        if "chunked" in self.header("transfer-encoding").lower():
+        if any(name.lower() == b"transfer-encoding" for name, _ in self.headers):
             body = (b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)) if body else b"0\r\n\r\n"
         return b"".join((*lines, b"\r\n", body))
 
@@ -293,7 +294,10 @@ _REASONS = {
     403: "Forbidden",
     404: "Not Found",
     413: "Content Too Large",
+    426: "Upgrade Required",
     429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
     501: "Not Implemented",
     502: "Bad Gateway",
     503: "Service Unavailable",

@@ -1,5 +1,6 @@
 """A client's connection: requests in, one after the other, and their answers back.
 
+Where a request leads is known from its first line, so what leads nowhere is refused before its body is read.
 A request is read whole before it is passed on, so that it can be sent again if it is refused. While a call
 waits or runs the connection is still read: a client that hangs up gives its place or slot back at once.
 """
@@ -7,35 +8,61 @@ waits or runs the connection is still read: a client that hangs up gives its pla
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
 
 import httptools
 
+from flyball.errors import FlyballError
+from flyball.gateway.address import ControlRequest, Route
 from flyball.gateway.call import Refusal, Request, dump_refusal
 from flyball.gateway.upstream import UpstreamConnection
 
 BODY_BYTES = 64 * 1024 * 1024
 """A longer request is refused: providers take less."""
+HEAD_BYTES = 256 * 1024
+STALLED_S = 600.0
+"""A client that takes nothing of its answer for so long has hung up for all that can be seen."""
+LINGER_S = 5.0
+"""So long what a refused client still sends is read and dropped: a closed connection would take its answer
+from it."""
 _PIPELINED = 8
 """Requests that may come before their turn; more are left with the system."""
 
-Handle = Callable[[Request, "ClientConnection"], Awaitable[Refusal | bool]]
-"""Carries a request out: a refusal to be written, or whether the connection is kept."""
+Destination = Route | ControlRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What answers the requests of all connections."""
+
+    is_foreign: Callable[[Any, Any], bool]
+    """Whether a connection between these two addresses is another user's."""
+    find: Callable[[str], Destination | Refusal]
+    """Where a request for this path goes."""
+    handle: Callable[[Request, Destination, ClientConnection], Awaitable[Refusal | bool]]
+    """Carries a request out: a refusal to be written, or whether the connection is kept."""
 
 
 class ClientConnection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, handle: Handle, connections: set[ClientConnection]) -> None:
-        self._handle, self._connections = handle, connections
+    def __init__(self, service: Service, connections: set[ClientConnection]) -> None:
+        self._service, self._connections = service, connections
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until connection_made
         self._parser = httptools.HttpRequestParser(self)
         self._target, self._headers, self._body = b"", list[tuple[bytes, bytes]](), bytearray()
-        self._requests: deque[Request] = deque()
+        self._destination: Destination | None = None
+        self._head_bytes, self._head_is_over = 0, False
+        self._requests: deque[tuple[Request, Destination] | Refusal] = deque()
         self._task: asyncio.Task[None] | None = None
         self._source: UpstreamConnection | None = None
-        self._stuffed = False
+        self._stalled: asyncio.TimerHandle | None = None
+        """Set while the client does not take what is written."""
+        self._is_refused = self._has_answered = False
         self.is_presence = False
         """It is held open by a process that needs the gateway, and carries nothing."""
 
@@ -44,71 +71,126 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
         self._connections.add(self)
+        if self._service.is_foreign(
+            transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        ):
+            self._refuse(Refusal(403, "this gateway is another user's"))
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        if not self._head_is_over:
+            self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
             self._refuse(Refusal(400, "the gateway speaks HTTP/1.1, and this is not a request of it"))
+        if not self._head_is_over and self._head_bytes > HEAD_BYTES:
+            self._refuse(Refusal(431, f"the head of a request is at most {HEAD_BYTES // 1024} KiB long"))
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
         self._connections.discard(self)
+        if self._stalled is not None:
+            self._stalled.cancel()
         if self._task is not None:
             self._task.cancel()
 
     def pause_writing(self) -> None:
-        self._stuffed = True
+        self._stalled = asyncio.get_running_loop().call_later(STALLED_S, self.transport.abort)
         if self._source is not None:
             self._source.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._stuffed = False
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
         if self._source is not None:
             self._source.transport.resume_reading()
 
     # -- for a call ------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
+        self._has_answered = True
         self.transport.write(data)
 
     def follow(self, source: UpstreamConnection | None) -> None:
-        if self._source is not None and self._stuffed and self._source.is_open:
+        if self._source is not None and self._stalled is not None and self._source.is_open:
             self._source.transport.resume_reading()
         self._source = source
-        if source is not None and self._stuffed:
+        if source is not None and self._stalled is not None:
             source.transport.pause_reading()
 
     # -- the parser's ----------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._target, self._headers, self._body = b"", [], bytearray()
+        self._destination, self._head_is_over = None, False
 
     def on_url(self, url: bytes) -> None:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name, value))
+        if not self._head_is_over:  # a trailer is not a header
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        expects = any(name.lower() == b"expect" for name, _ in self._headers)
-        if expects and self._task is None:
-            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._head_bytes, self._head_is_over = 0, True
+        if self._is_refused or self._parser.should_upgrade():
+            return
+        found = self._service.find(self._target.decode("latin-1"))
+        if isinstance(found, Refusal):
+            self._refuse(found)
+            return
+        self._destination = found
+        if int(self._header(b"content-length") or 0) > BODY_BYTES:
+            self._refuse_body()
+        elif self._header(b"expect") and self._task is None:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        self._body += body
-        if len(self._body) > BODY_BYTES:
-            self._refuse(Refusal(413, f"a request is at most {BODY_BYTES // 2**20} MiB long"))
+        if not self._is_refused:
+            self._body += body
+            if len(self._body) > BODY_BYTES:
+                self._refuse_body()
 
     def on_message_complete(self) -> None:
+        if self._is_refused or self._destination is None:
+            return
         request = Request(
             self._parser.get_method().decode("latin-1"),
-            self._target.decode("latin-1"),
             self._headers,
             bytes(self._body),
+            version=self._parser.get_http_version(),
             keep_alive=self._parser.should_keep_alive(),
         )
         self._body = bytearray()
-        self._requests.append(request)
+        self._put((request, self._destination))
+
+    def _header(self, wanted: bytes) -> bytes:
+        return next((value for name, value in self._headers if name.lower() == wanted), b"")
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """What the client would rather speak. A server may ignore that, and then the request is read like any
+        other; to a websocket there is nothing to be said in HTTP/1.1."""
+        method, wished = self._parser.get_method(), self._header(b"upgrade")
+        if method == b"CONNECT":
+            self._refuse(Refusal(400, "the gateway is a base address, and not a proxy"))
+        elif wished.strip().lower() == b"websocket":
+            self._refuse(Refusal(426, "the gateway has no websockets; call over HTTP"))
+        else:
+            kept = [pair for pair in self._headers if pair[0].lower() not in (b"upgrade", b"connection")]
+            version = self._parser.get_http_version().encode()
+            first = b"%b %b HTTP/%b" % (method, self._target, version)
+            lines = [first, *(b"%b: %b" % pair for pair in kept)]
+            self._parser = httptools.HttpRequestParser(self)
+            self.data_received(b"\r\n".join((*lines, b"", rest)))
+
+    # -- requests in their order -----------------------------------------------------------------------
+
+    def _put(self, item: tuple[Request, Destination] | Refusal) -> None:
+        self._requests.append(item)
         if len(self._requests) >= _PIPELINED:
             self.transport.pause_reading()
         if self._task is None:
@@ -117,19 +199,46 @@ class ClientConnection(asyncio.Protocol):
     async def _serve(self) -> None:
         try:
             while self._requests and not self.transport.is_closing():
-                request = self._requests.popleft()
-                done = await self._handle(request, self)
-                if isinstance(done, Refusal):
-                    self.write(dump_refusal(done))
-                    done = True
-                if not (done and request.keep_alive):
+                item = self._requests.popleft()
+                if isinstance(item, Refusal):
+                    self._write_last(item)
+                    return
+                request, destination = item
+                if not (await self._carry_out(request, destination) and request.keep_alive):
                     self.transport.close()
                     return
                 self.transport.resume_reading()
         finally:
             self._task = None
 
+    async def _carry_out(self, request: Request, destination: Destination) -> bool:
+        """Whether the connection is kept. Whatever fails, the client is not left without an end."""
+        self._has_answered = False
+        try:
+            done = await self._service.handle(request, destination, self)
+        except FlyballError as error:
+            done = Refusal(400, str(error))
+        except Exception:
+            logging.getLogger("flyball").exception("a request could not be carried out")
+            done = Refusal(500, "the gateway failed; gateway.log in its folder says how")
+        if not isinstance(done, Refusal):
+            return done
+        if self._has_answered:
+            return False
+        self.write(dump_refusal(done))
+        return True
+
     def _refuse(self, refusal: Refusal) -> None:
-        if not self.transport.is_closing():
-            self.write(dump_refusal(refusal))
-            self.transport.close()
+        """When its turn has come. Nothing that the client sends is looked at any more."""
+        if not self._is_refused:
+            self._is_refused, self._body = True, bytearray()
+            self._put(refusal)
+
+    def _refuse_body(self) -> None:
+        self._refuse(Refusal(413, f"a request is at most {BODY_BYTES // 2**20} MiB long"))
+
+    def _write_last(self, refusal: Refusal) -> None:
+        self.write(dump_refusal(refusal))
+        self.transport.write_eof()
+        self.transport.resume_reading()
+        asyncio.get_running_loop().call_later(LINGER_S, self.transport.abort)

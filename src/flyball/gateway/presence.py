@@ -1,6 +1,6 @@
 """Where this user's gateway is, starting it, and keeping it there as long as it is needed.
 
-    FLYBALL_HOME/gateway.json    its port and token, kept for the next: addresses given out stay right
+    FLYBALL_HOME/gateway.json    its port, token and secret, kept for the next: addresses given out stay right
                  gateway.log     why the last one could not start
 
 For a state on a server these are in a folder of their own, ``gateway-HASH``.
@@ -8,7 +8,8 @@ For a state on a server these are in a folder of their own, ``gateway-HASH``.
 A process that needs the gateway holds a connection to it (``Presence``), which its children inherit. While
 one is open the gateway stays; after the last it ends by itself. Where the gateway is killed the connection
 breaks, and the process that held it starts the next one, on the same port with the same token, so that an
-agent's next try succeeds.
+agent's next try succeeds. Until then the port stays taken (``host/loopback_port.py``): agents go on calling
+it with their keys, and another user of the machine must not be the one who answers.
 
 Light to import: every ``flyball exec`` of an agent with a key does.
 """
@@ -27,11 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from flyball.errors import StoreError
+from flyball.gateway.environment import VENDORS
 from flyball.governor.state_url import home, mail_home, on_server, resolve
 from flyball.host.background_thread import start_thread
+from flyball.host.loopback_port import HOST, reserve_port
 
-HOST = "127.0.0.1"
 START_S = 15.0
+_ANSWER_S, _ANSWER_BYTES = 5.0, 64 * 1024
 GATEWAY_FILE = "gateway.json"
 _LOOK_S = 1.0
 _STARTS = 5
@@ -43,6 +46,14 @@ class Gateway:
 
     port: int
     token: str
+    secret: str
+    """What both sides prove to know; it is in no address."""
+
+    def proof(self, *words: str) -> str:
+        import hmac
+
+        said = " ".join((str(self.port), *words))
+        return hmac.new(self.secret.encode(), said.encode(), "sha256").hexdigest()
 
     @property
     def address(self) -> str:
@@ -64,7 +75,7 @@ def find_gateway(folder: Path | None = None) -> Gateway | None:
     """The gateway that runs, or ran last; None: there was none yet."""
     try:
         said = json.loads(((folder or gateway_folder()) / GATEWAY_FILE).read_bytes())
-        return Gateway(int(said["port"]), str(said["token"]))
+        return Gateway(int(said["port"]), str(said["token"]), str(said["secret"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -76,7 +87,9 @@ def ensure_gateway() -> Gateway:
         return gateway
     import subprocess
 
-    env = {key: value for key, value in os.environ.items() if not key.startswith("FLYBALL_LEASE")}
+    # It needs no key of its own, and keeps no one else's in its environment.
+    unneeded = {"FLYBALL_LEASE", *(key for vendor in VENDORS for key in vendor.keys)}
+    env = {key: value for key, value in os.environ.items() if key not in unneeded}
     folder = gateway_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(os.open(folder / "gateway.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
@@ -102,38 +115,49 @@ def ensure_gateway() -> Gateway:
 def ask_gateway(gateway: Gateway, what: str) -> dict[str, Any] | None:
     """What the gateway says to ``status``, ``stay`` or ``stop``; None: it does not answer."""
     try:
-        with _connection(gateway, what) as place, place.makefile("rb") as answer:
-            if not answer.readline().startswith(b"HTTP/1.1 200"):
-                return None
-            length = 0
-            while line := answer.readline().strip():
-                name, _, value = line.partition(b":")
-                length = int(value) if name.lower() == b"content-length" else length
-            said: dict[str, Any] = json.loads(answer.read(length))
-            return said
-    except (OSError, ValueError):
-        return None
-
-
-def _connection(gateway: Gateway, what: str) -> socket.socket:
-    place = socket.create_connection((HOST, gateway.port), timeout=5.0)
-    try:
-        place.sendall(f"GET /{gateway.token}/-/{what} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        place, said = _ask(gateway, what)
     except OSError:
+        return None
+    place.close()
+    return said
+
+
+def _ask(gateway: Gateway, what: str) -> tuple[socket.socket, dict[str, Any]]:
+    """Its answer and the connection that it came over. Raises OSError where no gateway answers, or one that
+    does not prove to be this user's."""
+    nonce, end = os.urandom(16).hex(), time.monotonic() + _ANSWER_S
+    place = socket.create_connection((HOST, gateway.port), timeout=_ANSWER_S)
+    try:
+        path = f"/-/{what}/{nonce}/{gateway.proof('ask', what, nonce)}"
+        place.sendall(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        answer = b""
+        while not answer.endswith(b"}"):
+            part = place.recv(4096)
+            if not part or len(answer) > _ANSWER_BYTES or time.monotonic() > end:
+                raise OSError(f"no answer on port {gateway.port}")
+            answer += part
+        said = json.loads(answer.partition(b"\r\n\r\n")[2])
+        if said.pop("proof") != gateway.proof("answer", nonce):
+            raise OSError(f"what answers on port {gateway.port} is not this user's gateway")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        place.close()
+        raise OSError(f"what answers on port {gateway.port} is not a gateway") from error
+    except BaseException:
         place.close()
         raise
-    return place
+    return place, said
 
 
 class Presence:
     """Says that this process needs the gateway, and starts the next one when it is gone.
 
     The connection is inherited by children: a gateway stays as long as an agent that uses it, also where what
-    started the agent was killed.
+    started the agent was killed. So is what keeps the port for this user.
     """
 
     def __init__(self, gateway: Gateway) -> None:
         self._place = self._hold_or_start(gateway)
+        self._reserved = reserve_port(gateway.port)
         self._closed = threading.Event()
         self._watched = False
 
@@ -155,7 +179,7 @@ class Presence:
 
     @staticmethod
     def _hold(gateway: Gateway) -> socket.socket:
-        place = _connection(gateway, "presence")
+        place, _ = _ask(gateway, "presence")
         place.settimeout(None)
         place.set_inheritable(True)
         return place
@@ -176,3 +200,6 @@ class Presence:
         self._closed.set()
         with contextlib.suppress(OSError):
             self._place.shutdown(socket.SHUT_RDWR)
+        self._place.close()
+        if self._reserved is not None:
+            self._reserved.close()

@@ -16,20 +16,23 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import asdict, replace
+from hmac import compare_digest
 from pathlib import Path
 from typing import Any
 
 from flyball.errors import StoreError, UsageError
-from flyball.gateway.address import parse_target
+from flyball.gateway.address import ControlRequest, parse_target
 from flyball.gateway.agents_pool import agents_pool
 from flyball.gateway.call import Calls, Refusal, Request
-from flyball.gateway.client_connection import ClientConnection
-from flyball.gateway.presence import GATEWAY_FILE, HOST, Gateway, find_gateway, gateway_folder
+from flyball.gateway.client_connection import ClientConnection, Destination, Service
+from flyball.gateway.presence import GATEWAY_FILE, Gateway, find_gateway, gateway_folder
 from flyball.governor.family_pools import REFRESH_S, FamilyPools
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
 from flyball.host.atomic_file import replace_file
 from flyball.host.lock_file import LongLock
+from flyball.host.loopback_port import bind_port, peer_uid
 from flyball.host.process import alive, here
 
 LINGER_S = 60.0
@@ -42,7 +45,7 @@ class GatewayServer:
     """Answers on one port, until it is not needed any more or is told to stop."""
 
     def __init__(self, governor: Governor, gateway: Gateway, *, linger_s: float | None = LINGER_S) -> None:
-        self._token, self._linger_s = gateway.token, linger_s
+        self._gateway, self._linger_s = gateway, linger_s
         self._governor, self._families = governor, FamilyPools(governor)
         self.calls = Calls(governor, self._families)
         self._agents_live = False
@@ -52,8 +55,9 @@ class GatewayServer:
 
     async def serve(self, place: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        service = Service(self._is_foreign, self._find, self._handle)
         server = await loop.create_server(
-            lambda: ClientConnection(self._handle, self._connections), sock=place, backlog=_BACKLOG
+            lambda: ClientConnection(service, self._connections), sock=place, backlog=_BACKLOG
         )
         with contextlib.suppress(StoreError):
             await asyncio.to_thread(self._governor.reap)  # the calls of one that was killed
@@ -83,19 +87,34 @@ class GatewayServer:
             return False
         return now - self._needed_at > self._linger_s
 
-    async def _handle(self, request: Request, client: ClientConnection) -> Refusal | bool:
+    def _is_foreign(self, ours: tuple[str, int] | None, theirs: tuple[str, int] | None) -> bool:
+        """Another user's process, which may have seen the token in a list of processes."""
+        if os.getuid() == 0 or ours is None or theirs is None:
+            return False
+        return peer_uid(ours, theirs) not in (None, 0, os.getuid())
+
+    def _find(self, target: str) -> Destination | Refusal:
         try:
-            route = parse_target(request.target, self._token)
+            found = parse_target(target, self._gateway.token)
         except PermissionError as error:
             return Refusal(403, f"{error}; `flyball env` prints the right one")
         except UsageError as error:
             return Refusal(404, str(error))
-        if isinstance(route, str):
-            return self._control(route, client)
-        return await self.calls.pass_on(request, route, client)
+        if isinstance(found, ControlRequest):
+            proof = self._gateway.proof("ask", found.what, found.nonce)
+            if not compare_digest(proof.encode(), found.proof.encode()):
+                return Refusal(403, "only flyball itself asks this of the gateway")
+        return found
 
-    def _control(self, what: str, client: ClientConnection) -> Refusal | bool:
-        match what:
+    async def _handle(
+        self, request: Request, destination: Destination, client: ClientConnection
+    ) -> Refusal | bool:
+        if isinstance(destination, ControlRequest):
+            return self._control(destination, client)
+        return await self.calls.pass_on(request, destination, client)
+
+    def _control(self, asked: ControlRequest, client: ClientConnection) -> Refusal | bool:
+        match asked.what:
             case "presence":
                 client.is_presence = True
             case "stay":
@@ -105,8 +124,9 @@ class GatewayServer:
             case "status":
                 pass
             case _:
-                return Refusal(404, f"the gateway does not know {what!r}")
-        body = json.dumps(self._status(client)).encode()
+                return Refusal(404, f"the gateway does not know {asked.what!r}")
+        said = {**self._status(client), "proof": self._gateway.proof("answer", asked.nonce)}
+        body = json.dumps(said).encode()
         client.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
         client.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
         return True
@@ -125,20 +145,17 @@ class GatewayServer:
 def open_place(folder: Path, port: int | None = None) -> tuple[socket.socket, Gateway]:
     """A listening socket, on the port of the last time where that is free, and what is known of it."""
     before = find_gateway(folder)
-    token = before.token if before is not None else secrets.token_urlsafe(24)
     wanted = port if port is not None else before.port if before is not None else 0
-    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        place.bind((HOST, wanted))
+        place = bind_port(wanted)
     except OSError:
         if port is not None:
-            place.close()
             raise
-        place.bind((HOST, 0))
-    gateway = Gateway(place.getsockname()[1], token)
+        place = bind_port(0)
+    gateway = before or Gateway(0, secrets.token_urlsafe(24), secrets.token_urlsafe(24))
+    gateway = replace(gateway, port=place.getsockname()[1])
     place.listen(_BACKLOG)
-    replace_file(folder / GATEWAY_FILE, json.dumps({"port": gateway.port, "token": token}).encode())
+    replace_file(folder / GATEWAY_FILE, json.dumps(asdict(gateway)).encode())
     return place, gateway
 
 

@@ -115,6 +115,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._head = b""
         self._head_only = False
         self._complete = False
+        self._has_more = False
+        """A second answer begins where the first one ends; the next caller must not get it."""
         self._got_bytes = False
 
     @property
@@ -124,7 +126,8 @@ class UpstreamConnection(asyncio.Protocol):
     def send(self, request: bytes, *, head_only: bool = False) -> Answer:
         self._answer = answer = Answer(asyncio.get_running_loop())
         self._parser = httptools.HttpResponseParser(self)
-        self._head, self._head_only, self._complete, self._got_bytes = b"", head_only, False, False
+        self._head, self._head_only = b"", head_only
+        self._complete = self._has_more = self._got_bytes = False
         self.transport.write(request)
         return answer
 
@@ -145,8 +148,13 @@ class UpstreamConnection(asyncio.Protocol):
                 if rest is None:
                     return
                 data = rest
-            if data and not self._is_complete():
+            if data and self._is_complete():
+                answer.keeps_connection = False  # what comes behind the answer is dropped
+            elif data:
                 self._parser.feed_data(data)
+                if self._has_more:
+                    self._fail(answer, "it sent more than one answer")
+                    return
                 answer.take_raw(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(answer, f"its answer is not HTTP/1.1: {error}")
@@ -202,6 +210,9 @@ class UpstreamConnection(asyncio.Protocol):
             answer.listener = listener_for(headers)
             answer.ready.set_result(None)
         return rest
+
+    def on_message_begin(self) -> None:
+        self._has_more = self._complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._answer is not None:

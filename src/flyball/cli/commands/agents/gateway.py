@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from flyball.gateway import presence
+    from flyball.host.loopback_port import HOST
 
     if args.action == "run":
         if args.port is not None and not 0 <= args.port <= 65535:
@@ -40,9 +41,9 @@ def run(args: argparse.Namespace) -> int:
 
         def tell(gateway: presence.Gateway) -> None:
             if args.json:
-                print_json({"port": gateway.port, "host": presence.HOST})
+                print_json({"port": gateway.port, "host": HOST})
             else:
-                say(f"gateway on {presence.HOST}:{gateway.port}; `flyball env` leads to it; Ctrl-C ends it")
+                say(f"gateway on {HOST}:{gateway.port}; `flyball env` leads to it; Ctrl-C ends it")
             sys.stdout.flush()
 
         if not server.run_gateway(port=args.port, linger_s=None, on_ready=tell):
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         say("the gateway stops; calls under way are broken off")
     else:
         say(
-            f"gateway on {presence.HOST}:{gateway.port}, pid {said['pid']}: "
+            f"gateway on {HOST}:{gateway.port}, pid {said['pid']}: "
             f"{said['connections']} connections, {said['waiting']} calls waiting, "
             f"needed by {said['users']} processes"
         )
