@@ -38,12 +38,16 @@ class StandInAgent:
     """Its settings are those that ``flyball hooks install`` writes into HOME."""
 
     def __init__(
-        self, name: str = "claude", *, env: Mapping[str, str] | None = None, wait: str = "60s"
+        self,
+        name: str = "claude",
+        *options: str,
+        env: Mapping[str, str] | None = None,
+        wait: str = "60s",
     ) -> None:
         assert main(["hooks", "install", name, "--wait", wait]) == 0
         self.settings = json.loads(Path(load_hooks(name).settings_path(os.environ)).read_text())["hooks"]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM],
+            [sys.executable, "-c", _PROGRAM, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

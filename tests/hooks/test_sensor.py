@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from flyball.cli.main import main
+from flyball.errors import RefusedError
 from flyball.governor.governor import Governor
 from flyball.governor.inherited_lease import variable_value
 from flyball.governor.status import PoolStatus
@@ -68,6 +69,27 @@ def test_a_session_is_counted_under_its_own_process_and_project(
     assert agent.tell("SessionStart", source="startup", cwd=str(tmp_path / "blog")) == ""
     (lease,) = pool(governor).leases
     assert (lease.project, lease.name, lease.pid) == ("blog", f"claude-{agent.pid}", agent.pid)
+
+
+def test_a_session_that_talks_to_a_person_uses_the_reserve_and_leaves_the_rest_to_others(
+    governor: Governor, agents: Agents
+) -> None:
+    governor.set_pool(POOL, cap=3, adaptive=False, reserve=2)
+    for agent in (agents(), agents()):
+        agent.tell("SessionStart", source="startup", cwd="/")
+    assert [lease.priority for lease in pool(governor).leases] == [1, 1]
+    with governor.acquire_nowait(POOL, name="a script's call"):
+        assert pool(governor).in_use == 3
+
+
+def test_a_session_that_runs_one_prompt_to_its_end_uses_no_reserve(
+    governor: Governor, agents: Agents
+) -> None:
+    governor.set_pool(POOL, cap=3, adaptive=False, reserve=2)
+    agents("claude", "-p").tell("SessionStart", source="startup", cwd="/")
+    assert [lease.priority for lease in pool(governor).leases] == [0]
+    with pytest.raises(RefusedError):
+        governor.acquire_nowait(POOL, name="a script's call")
 
 
 def test_a_session_that_begins_again_in_the_same_process_is_counted_once(

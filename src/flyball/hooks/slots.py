@@ -23,8 +23,12 @@ from flyball.governor.state_url import on_server
 from flyball.hooks.events import HookEvent
 from flyball.hooks.subagents import SessionRecord, Subagent
 from flyball.host.clock import boot_seconds
-from flyball.runtimes.registry import pool_of
+from flyball.host.process import command_line
+from flyball.runtimes.registry import is_headless, pool_of
 from flyball.stores.port import Release
+
+ABOVE_ORDINARY = 1
+"""The priority from which on the reserve may be used."""
 
 
 class Slots:
@@ -68,11 +72,16 @@ class Slots:
             project=default_project(Path(event.folder) if event.folder else None),
             name=f"{self.runtime}-{self._holder.pid}",
             model=event.model,
+            priority=self._priority(),
             unread=True,
         )
         claim_id = internals(self._governor).hold(self._holder.pid, asking)
         self._show_alive()
         return claim_id, pool
+
+    def _priority(self) -> int:
+        """A session that talks to a person takes its slot out of the reserve."""
+        return 0 if is_headless(command_line(self._holder.pid), self.runtime) else ABOVE_ORDINARY
 
     def _record(self, claim: Claim, *, owned: bool) -> SessionRecord:
         return SessionRecord(

@@ -104,6 +104,26 @@ def exists(pid: int) -> bool:
         return _answers(pid)
 
 
+def command_line(pid: int) -> list[str]:
+    """The words a process was started with; none where they cannot be seen."""
+    if not _PROC:
+        return _command_line_by_psutil(pid)
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
+
+
+def _command_line_by_psutil(pid: int) -> list[str]:
+    import psutil
+
+    try:
+        return list(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return []
+
+
 def is_stopped(pid: int) -> bool:
     """Does the process stand still, by Ctrl-Z, SIGSTOP or a debugger? False where that cannot be seen."""
     if not _PROC:
