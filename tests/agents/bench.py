@@ -28,9 +28,14 @@ FLYBALL = [sys.executable, "-m", "flyball"]
 
 
 class Bench:
-    """``counts``: what the agents' pools count. With ``agents`` what they print is all that is known."""
+    """``counts``: what the agents' pools count. With ``agents`` what they print is all that is known.
 
-    def __init__(self, folder: Path, script: str, capacity: str, *, counts: str = "agents") -> None:
+    With ``paced`` there is no door, and an answer takes the provider's usual time.
+    """
+
+    def __init__(
+        self, folder: Path, script: str, capacity: str, *, counts: str = "agents", paced: bool = False
+    ) -> None:
         self.folder, self.counts = folder, counts
         self.door = threading.Event()
         self.closes_after: int | None = None
@@ -40,7 +45,7 @@ class Bench:
             Capacity.parse(capacity),
             Manner(reject_s=0.0),
             script=script,
-            sleep=self._wait_at_door,
+            sleep=time.sleep if paced else self._wait_at_door,
             on_request=self._hear,
         )
         self._started: list[subprocess.Popen[str]] = []

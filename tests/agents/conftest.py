@@ -50,8 +50,10 @@ def bench_of(tmp_path: Path) -> Iterator[Benches]:
     """Makes the bench of a test, by the provider's script and capacity."""
     with ExitStack() as stack:
 
-        def make(script: str = "", *, capacity: str = "8", counts: str = "agents") -> Bench:
-            bench = Bench(tmp_path, script, capacity, counts=counts)
+        def make(
+            script: str = "", *, capacity: str = "8", counts: str = "agents", paced: bool = False
+        ) -> Bench:
+            bench = Bench(tmp_path, script, capacity, counts=counts, paced=paced)
             stack.enter_context(bench.provider)
             stack.callback(bench.close)
             return bench
