@@ -15,6 +15,7 @@ from flyball.core.pool.model import Ask
 from flyball.host.process import me, stands_still
 from flyball.stores.port import Release
 from flyball.stores.redis.connection import PipelinedConnections, lines_to
+from flyball.stores.redis.plain_client import PlainConnection
 from flyball.stores.redis.store import RedisStore, open_redis
 from tests.redis_server import RedisServer
 
@@ -36,8 +37,8 @@ class Client:
     def __init__(self, url: str) -> None:
         self.store: RedisStore = open_redis(url, chance=random.random, here=me, stands_still=stands_still)
         self.store.set_pool(POOL, {"cap": 1_000_000, "adaptive": False})
-        self.link: Any = self.store._server._ready()
-        self._tell: Callable[..., Any] = self.store._server._tell or lines_to(self.link)
+        self.link: Any = redis.Redis.from_url(url.removeprefix("redis+"), decode_responses=True)
+        self._tell: Callable[..., Any] = lines_to(self.store._server._ready())
         noop = self.link.script_load("return ''")
         self._command = ("EVALSHA", noop, 1, "flyball:{bench}:", "now", "what")
         self.ask = ask("project-1")
@@ -90,8 +91,8 @@ def counted_commands() -> Iterator[list[int]]:
 
 @contextmanager
 def counted_sends() -> Iterator[Counter[int]]:
-    """By thread: how often the driver sends something. Each send is followed by waiting for its answer."""
-    connection: Any = redis.connection.AbstractConnection
+    """By thread: how often the store sends something. Each send is followed by waiting for its answer."""
+    connection: Any = PlainConnection
     sends: Counter[int] = Counter()
     plain: Callable[..., Any] = connection.send_packed_command
 

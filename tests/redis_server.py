@@ -70,7 +70,8 @@ class RedisServer:
                 link.settimeout(1.0)
                 link.connect(str(self.folder / "s"))
                 link.sendall(b"PING\r\n")
-                return bool(link.recv(64))
+                said = link.recv(64)
+                return bool(said) and not said.startswith(b"-LOADING")
         except OSError:
             return False
 

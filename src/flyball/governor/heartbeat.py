@@ -14,7 +14,6 @@ tried again at the next beat.
 from __future__ import annotations
 
 import atexit
-import logging
 import threading
 import weakref
 from collections import Counter
@@ -25,6 +24,7 @@ from flyball.errors import StoreError
 from flyball.governor import acquisition
 from flyball.governor.flow_drivers import run_sync
 from flyball.host.background_thread import Linger, PeriodicThread
+from flyball.host.log import tell_log
 from flyball.stores.port import Store
 
 BEAT_S = 1.0
@@ -106,9 +106,9 @@ class Heartbeat:
             if due:
                 run_sync(acquisition.reap(self._store, pool, self._observers), None)
         except StoreError as error:
-            logging.getLogger("flyball").debug("no heartbeat for %s: %s", pool, error)
+            tell_log("no heartbeat for %s: %s", pool, error, debug=True)
         except Exception:
-            logging.getLogger("flyball").exception("the heartbeat for %s failed", pool)
+            tell_log("the heartbeat for %s failed", pool, error=True)
 
 
 _hearts: weakref.WeakSet[Heartbeat] = weakref.WeakSet()

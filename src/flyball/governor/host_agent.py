@@ -18,7 +18,6 @@ import contextlib
 import hashlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -52,6 +51,8 @@ def ensure(address: str) -> None:
         free = lock.take()
         lock.release()
         if free:
+            import subprocess  # mostly there is one, and every process that takes a lease looks
+
             # It forks and lets go of us at once.
             command = [sys.executable, "-m", "flyball.governor.host_agent"]
             kept = {key: value for key, value in os.environ.items() if not key.startswith("FLYBALL_LEASE")}

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import random
 import socket
@@ -30,6 +29,7 @@ from typing import Any, Protocol
 
 from flyball.errors import StoreClosedError
 from flyball.host.background_thread import start_thread
+from flyball.host.log import tell_log
 from flyball.wake.mailbox import LOOK
 
 _PING_S = 5.0
@@ -163,7 +163,7 @@ class Subscriptions:
                 self._hear_all(way)
             except Exception as error:
                 # Waiters also look by themselves; the thread listens again when the server is back.
-                logging.getLogger("flyball").debug("not listening for wakes: %s", type(error).__name__)
+                tell_log("not listening for wakes: %s", type(error).__name__, debug=True)
                 if self._pause_s == _AGAIN_S[0]:
                     self._tell_all()
                 _leaving.wait(self._pause_s * (0.5 + random.random()))

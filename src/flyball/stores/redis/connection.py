@@ -20,6 +20,9 @@ Before a connection is used again it is asked whether it still lives: a server t
 connected to again. What was sent is never sent twice.
 
 A cluster's client knows which node to ask, so there the front door is used.
+
+Where the address asks for nothing that only the driver can do, a small client of ours (plain_client.py) takes
+its place, and the driver is not loaded.
 """
 
 from __future__ import annotations
@@ -43,14 +46,20 @@ if TYPE_CHECKING:
 def lines_to(client: Any) -> Callable[..., Any]:
     """What sends a command to the client's server and returns the answer."""
     pool = getattr(client, "connection_pool", None)
-    return PipelinedConnections(pool) if pool is not None else client.execute_command
+    if pool is None:
+        return cast("Callable[..., Any]", client.execute_command)
+    import redis
+
+    # Before 5.3 the driver wants to know what a connection is for.
+    version = tuple(int(part) for part in redis.__version__.split(".")[:2])
+    return PipelinedConnections(pool, *(("EVALSHA",) if version < (5, 3) else ()))
 
 
 class PipelinedConnections:
     """Safe to use from many threads: each takes a line for itself."""
 
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
+    def __init__(self, pool: Any, *purpose: str) -> None:
+        self._pool, self._purpose = pool, purpose
         self._idle: list[Any] = []
 
     def __call__(self, *command: Any) -> Any:
@@ -84,12 +93,8 @@ class PipelinedConnections:
         return line
 
     def _open(self) -> Any:
-        import redis
-
-        version = tuple(int(part) for part in redis.__version__.split(".")[:2])
         try:
-            # Before 5.3 the driver wants to know what for.
-            return self._pool.get_connection(*(("EVALSHA",) if version < (5, 3) else ()))
+            return self._pool.get_connection(*self._purpose)
         except Exception as error:
             raise NotSentError(error) from error
 
@@ -112,6 +117,8 @@ def _is_answer(error: BaseException) -> bool:
 ANSWER_S = 5.0
 """How long an answer may take before the server counts as gone."""
 OLDEST = (6, 2)
+_PLAIN_OPTIONS = frozenset({"db", "socket_timeout"})
+"""What else an address asks for, the driver knows alone."""
 SCHEMES = {
     "redis": "redis",
     "rediss": "rediss",
@@ -274,7 +281,7 @@ class RedisConnections:
             raise UsageError(f"cannot use FLYBALL_URL for {self.words}: {error}") from None
         except Exception as error:
             self._link.drop()
-            self._fail(NotSentError(error))
+            self._fail(error if isinstance(error, NotSentError) else NotSentError(error))
         return self._link.client
 
     def _check_open(self) -> None:
@@ -307,6 +314,8 @@ class RedisConnections:
         """Several commands in one round trip; they do not belong together."""
         client = self._client or self._ready()
         try:
+            if hasattr(client, "execute_all"):
+                return cast("list[Any]", client.execute_all(commands))
             with client.pipeline(transaction=False) as pipe:
                 for command in commands:
                     pipe.execute_command(*command)
@@ -337,6 +346,7 @@ class Ears:
         self._server, self._heard = weakref.ref(server), heard
 
     def subscribe(self, *channels: str) -> None:
+        self._check_open()
         self._heard.subscribe(*channels)
         self._check_open()
 
@@ -390,8 +400,12 @@ def _connector(url: str, answer_s: float) -> Callable[[], Any]:
     scheme = SCHEMES[parts.scheme]
     query = f"?{urlencode(options)}" if options else ""
     plain = f"{scheme}://{parts.netloc}{parts.path}{query}"
+    needs_driver = clustered or scheme == "rediss" or not options.keys() <= _PLAIN_OPTIONS
 
     def connect() -> Any:
+        make = None if needs_driver else _plain_client()
+        if make is not None:
+            return make(plain, answer_s)
         redis = _driver()
         common: dict[str, Any] = {
             "decode_responses": True,
@@ -411,6 +425,15 @@ def _connector(url: str, answer_s: float) -> Callable[[], Any]:
         return redis.Redis.from_url(plain, retry=once, max_connections=4096, **common)
 
     return connect
+
+
+def _plain_client() -> Callable[[str, float], Any] | None:
+    """What makes a client without the driver; None where the parser is not installed."""
+    try:
+        from flyball.stores.redis.plain_client import open_plain
+    except ImportError:
+        return None
+    return open_plain
 
 
 def _driver() -> Any:

@@ -24,12 +24,13 @@ def maybe_done(error: BaseException) -> bool:
 def as_store_error(error: Exception, server: str, answer_s: float, space: str) -> StoreError:
     """A driver's error as ours, with the way out. Neither carries a password."""
     kind, words = type(error).__name__, str(error)
+    said = f"{getattr(error, 'code', '')} {words}"
     if kind in ("TimeoutError", "ReadTimeout"):
         secure = server.startswith(("rediss", "valkeys"))
         maybe = "does it speak no TLS (then redis://), or is it paused" if secure else "is it paused"
         return StoreBusyError(f"{server} did not answer within {answer_s:g} s; {maybe}, or the network down?")
     for diagnosis in _DIAGNOSES:
-        if kind in diagnosis.kinds or any(sign in words for sign in diagnosis.signs):
+        if kind in diagnosis.kinds or any(sign in said for sign in diagnosis.signs):
             return diagnosis.error(f"{server} {diagnosis.words.format(reason=_reason(words), space=space)}")
     return StoreError(f"{server}: {words or kind}")
 

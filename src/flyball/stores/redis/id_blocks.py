@@ -6,6 +6,8 @@ registry is one key of its own, never touched together with a pool's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flyball.errors import StoreUnreadableError
 from flyball.stores.redis.connection import RedisConnections
 from flyball.stores.redis.scripts import LAYOUT, Script
@@ -17,7 +19,9 @@ _OURS = ("next", "layout")
 
 
 class IdBlocks:
-    def __init__(self, server: RedisConnections, register: Script, *, id_block: int, space: str) -> None:
+    def __init__(
+        self, server: RedisConnections, register: Callable[[], Script], *, id_block: int, space: str
+    ) -> None:
         self._server, self._register, self._id_block = server, register, id_block
         self._space, self._key = space, f"{space}:registry"
         self._owners: dict[int, str] = {}
@@ -50,7 +54,7 @@ class IdBlocks:
 
     def take_block(self, pool: str) -> int:
         """The first of a block of ids that no other pool will use."""
-        number = int(self._server.run(self._register, self._key, pool))
+        number = int(self._server.run(self._register(), self._key, pool))
         self._owners[number] = pool
         return number * self._id_block + 1
 

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -34,7 +35,7 @@ from flyball.stores.redis import records
 from flyball.stores.redis.connection import RedisConnections
 from flyball.stores.redis.id_blocks import SPACE, IdBlocks
 from flyball.stores.redis.pool_image import ImageChanges, PoolImage, PoolState
-from flyball.stores.redis.scripts import ID_BLOCK, scripts
+from flyball.stores.redis.scripts import ID_BLOCK, script
 
 
 def make_plan(state: PoolState, world: Environment) -> ImageChanges:
@@ -171,8 +172,8 @@ class RedisSteps:
         space: str = SPACE,
     ) -> None:
         self._server, self._world, self._server_time = server, world, server_time
-        self._scripts = scripts(id_block)
-        self._registry = IdBlocks(server, self._scripts["register"], id_block=id_block, space=space)
+        self._script = partial(script, id_block=id_block)
+        self._registry = IdBlocks(server, lambda: self._script("register"), id_block=id_block, space=space)
         server.space, server.on_open = space, self._registry.check
         self._unwritten: list[Release] = []
         self._lost_asks: list[LostAsk] = []
@@ -203,7 +204,7 @@ class RedisSteps:
         return f"{self._world.clock()!r}\t\t{self._chance}\t{self._world.epoch()}\t{self._here_line}"
 
     def _run(self, name: str, pool: str, *arguments: str) -> Any:
-        return self._server.run(self._scripts[name], self._registry.pool_key(pool), *arguments)
+        return self._server.run(self._script(name), self._registry.pool_key(pool), *arguments)
 
     def _run_once(self, name: str, pool: str, argument: str) -> Any:
         """Run a script that has a clock and needs no plan; its text, or the values of its reply by name."""
@@ -232,7 +233,7 @@ class RedisSteps:
 
         ``swap``: changes it begins with. Empty where ``patience`` ends: another process was always faster.
         """
-        script, key, head = self._scripts[name], self._registry.pool_key(pool), ""
+        runs, key, head = self._script(name), self._registry.pool_key(pool), ""
         resume: tuple[str, ...] = ()
         facts: tuple[Fact, ...] = ()
         stopped = ""
@@ -240,7 +241,7 @@ class RedisSteps:
             resume, facts = ("", self._payload(pool, swap), stopped), swap.facts
         rounds = 0
         while rounds < patience:
-            reply = self._server.run(script, key, self._context(), argument, *resume)
+            reply = self._server.run(runs, key, self._context(), argument, *resume)
             rounds += 1
             if isinstance(reply, str):
                 first, _, lines = reply.partition("\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 from flyball.core.pool import plan, rate_window, verdict
 from flyball.core.pool.learned import NEVER
@@ -101,9 +101,10 @@ class Script:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-@lru_cache(maxsize=4)
-def scripts(id_block: int = ID_BLOCK) -> dict[str, Script]:
-    return {name: Script(name, _assemble(parts, id_block)) for name, parts in _PARTS.items()}
+@lru_cache(maxsize=4 * len(_PARTS))
+def script(name: str, id_block: int = ID_BLOCK) -> Script:
+    """Put together when it is first needed: most processes need three or four."""
+    return Script(name, _assemble(_PARTS[name], id_block))
 
 
 def _assemble(parts: tuple[str, ...], id_block: int) -> str:
@@ -125,7 +126,7 @@ _CONSTANT = re.compile(r"\b[A-Z][A-Z_]+\b")
 
 @lru_cache(maxsize=64)
 def _lua(name: str) -> str:
-    lua = files(__package__).joinpath("lua")
+    lua = Path(__file__).with_name("lua")
     (file,) = (
         found
         for folder in ("lib", "operations", "reads")
