@@ -59,14 +59,14 @@ def test_mail_wakes_the_waiters_of_its_claim_and_no_others(run: Callable[[Scene]
     run(scene)
 
 
-def test_mail_that_comes_before_its_waiter_is_kept(run: Callable[[Scene], None]) -> None:
+def test_mail_that_comes_before_its_waiter_is_kept_as_a_word_to_look(run: Callable[[Scene], None]) -> None:
     async def scene(inbox: Recording) -> None:
         inbox.tell([7], Wake.GRANTED)
         inbox.tell([7], Wake.LOOK)
         inbox.tell_waiting([8], Wake.GRANTED)
-        with inbox.waiter(7) as granted, inbox.waiter(8) as other:
-            assert await granted.wait(LONG_S) is Wake.GRANTED
-            assert await granted.wait(0) is None, "once"
+        with inbox.waiter(7) as told, inbox.waiter(8) as other:
+            assert await told.wait(LONG_S) is Wake.LOOK
+            assert await told.wait(0) is None, "once"
             assert await other.wait(0) is None, "it did not wait then"
 
     run(scene)
@@ -158,3 +158,17 @@ def test_an_inbox_does_not_keep_the_loop_of_a_waiter_that_was_left_in_it(tmp_pat
     assert seen() is None
     assert len(inbox) == 0
     inbox.close()
+
+
+def test_a_grant_counts_for_waiters_from_before_it_and_others_look(run: Callable[[Scene], None]) -> None:
+    async def scene(inbox: Recording) -> None:
+        with inbox.waiter(1) as before:
+            newest = inbox.newest
+            with inbox.waiter(1) as later:
+                inbox.tell([1, 2], Wake.GRANTED, newest=newest)
+                assert await before.wait(LONG_S) is Wake.GRANTED
+                assert await later.wait(LONG_S) is Wake.LOOK
+        with inbox.waiter(2) as after:
+            assert await after.wait(LONG_S) is Wake.LOOK, "it was told before this one came"
+
+    run(scene)

@@ -58,6 +58,25 @@ def test_an_ask_waits_until_a_slot_is_given_back_and_is_gone_once_withdrawn(gove
     asyncio.run(main())
 
 
+def test_a_slot_that_was_handed_over_and_given_back_is_gone_for_a_wait_that_begins_then(
+    governor: Governor,
+) -> None:
+    """The word that it was handed over came while no request waited for it."""
+    pool = pool_of(governor, "afar-over")
+
+    async def main() -> None:
+        afar = RemoteLeases(governor)
+        first = await afar.place_async(order(pool), park=True)
+        second = await afar.place_async(order(pool), park=True)
+        await afar.end_async(first.claim_id, Outcome.FINISHED)
+        await afar.withdraw_async(second.claim_id)
+        found = await afar.wait_async(second.claim_id, pool=pool, timeout_s=60, ttl_s=30.0, look_first=True)
+        assert found.gone
+        afar.close()
+
+    asyncio.run(main())
+
+
 class TestWhenAWaitGoesOnByItself:
     """With a clock that a test moves."""
 

@@ -4,6 +4,9 @@ Mail names a claim, and wakes every waiter for it. Mail that comes before its wa
 slot may be handed over between the moment an ask stands in line and the moment its waiter begins to wait.
 What is done where mail may have been lost is for the subclass to say.
 
+That a slot was handed over counts as a grant for a waiter that was there before that step began. One that
+came later looks: the lease may be over by then.
+
 An event loop comes and goes, and may be closed with tasks in it. So nothing here keeps a loop, nor a future
 in which a task of it waits.
 """
@@ -41,12 +44,12 @@ class Wake(IntEnum):
 
 
 class Waiter:
-    """One who waits for a claim. Used on its event loop only."""
+    """Waits for a claim. Used on its event loop only."""
 
-    __slots__ = ("_future", "_told")
+    __slots__ = ("_future", "_told", "number")
 
-    def __init__(self, told: Wake | None) -> None:
-        self._told = told
+    def __init__(self, number: int, told: Wake | None) -> None:
+        self.number, self._told = number, told
         self._future: weakref.ref[asyncio.Future[None]] | None = None
 
     def tell(self, what: Wake) -> None:
@@ -79,7 +82,10 @@ class Inbox:
     def __init__(self, loop: asyncio.AbstractEventLoop, box: Box | None) -> None:
         self._loop, self._box = weakref.ref(loop), box
         self._waiters: dict[int, list[Waiter]] = {}
-        self._early: OrderedDict[int, Wake] = OrderedDict()
+        self._early: OrderedDict[int, None] = OrderedDict()
+        """Claims about which something came before a waiter did."""
+        self.newest = 0
+        """The number of the waiter that came last. May be read from any thread."""
         self.address = box.address if box is not None else ""
         """Empty where no mailbox can be had: then the waiters poll."""
         if box is not None:
@@ -99,7 +105,11 @@ class Inbox:
     @contextmanager
     def waiter(self, claim_id: int) -> Iterator[Waiter]:
         """A waiter for the claim, for as long as the block runs. A claim may have several."""
-        waiter = Waiter(self._early.pop(claim_id, None))
+        self.newest += 1
+        early = claim_id in self._early
+        if early:
+            del self._early[claim_id]
+        waiter = Waiter(self.newest, Wake.LOOK if early else None)
         self._waiters.setdefault(claim_id, []).append(waiter)
         try:
             yield waiter
@@ -122,18 +132,21 @@ class Inbox:
             # A full socket drops what does not fit (it holds about ten), a channel what no process hears.
             self.look_for_grants()
 
-    def tell_waiting(self, claim_ids: Iterable[int], what: Wake) -> None:
-        """Wake those that wait for the claims now."""
+    def tell_waiting(self, claim_ids: Iterable[int], what: Wake, *, newest: int | None = None) -> None:
+        """Wake those that wait for the claims now.
+
+        ``newest``: as it was before ``what`` was found out. Waiters that came later look.
+        """
         for claim_id in claim_ids:
             for waiter in self._waiters.get(claim_id, ()):
-                waiter.tell(what)
+                waiter.tell(what if newest is None or waiter.number <= newest else Wake.LOOK)
 
-    def tell(self, claim_ids: Sequence[int], what: Wake) -> None:
-        """The same, also for those that are about to wait."""
-        self.tell_waiting(claim_ids, what)
+    def tell(self, claim_ids: Sequence[int], what: Wake, *, newest: int | None = None) -> None:
+        """The same; those that are about to wait look first."""
+        self.tell_waiting(claim_ids, what, newest=newest)
         for claim_id in claim_ids:
             if claim_id not in self._waiters and claim_id != LOOK:
-                self._early[claim_id] = max(what, self._early.get(claim_id, what))
+                self._early[claim_id] = None
         while len(self._early) > _EARLY_KEPT:
             self._early.popitem(last=False)
 

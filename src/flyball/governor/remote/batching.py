@@ -59,13 +59,14 @@ class LoopBatcher:
         asked, self._asked = self._asked[:MOST_TOGETHER], self._asked[MOST_TOGETHER:]
         if self._asked:
             asyncio.get_running_loop().call_soon(self._take_turn)
+        newest = self._newest
         told = self._do_together([verb for _, verb in asked])
         if told is None:
             for future, verb in asked:
                 self._threads.put(future, partial(self._do_alone, verb))
             return
         for (future, _), (result, after) in zip(asked, told, strict=True):
-            self._tell(_ours(after, self.inbox))
+            self._tell(_ours(after, self.inbox), newest)
             if after.wakes or after.notices or (after.facts and self._observers):
                 self._threads.put(UncancellableFuture(), partial(self.settle, after))
             future.set_result(result)
@@ -96,18 +97,25 @@ class LoopBatcher:
         return self._together
 
     def _do_alone(self, verb: Verb[R]) -> R:
+        newest = self._newest
         result, after = verb()
         ours = _ours(after, self.inbox)
         if ours:
             # On the loop, and also where the task that asked for this step does not wait for its end.
-            self._threads.say(partial(self._tell, ours))
+            self._threads.say(partial(self._tell, ours, newest))
         self.settle(after)
         return result
 
-    def _tell(self, wakes: list[WakeUp]) -> None:
+    @property
+    def _newest(self) -> int:
+        """Of the waiters that are there before a step begins: only these take a grant of that step as one."""
+        return self.inbox.newest if self.inbox is not None else 0
+
+    def _tell(self, wakes: list[WakeUp], newest: int) -> None:
         if self.inbox is not None:
             for wake in wakes:
-                self.inbox.tell([wake.claim_id], Wake.GRANTED if wake.granted else Wake.LOOK)
+                what = Wake.GRANTED if wake.granted else Wake.LOOK
+                self.inbox.tell([wake.claim_id], what, newest=newest)
 
 
 def _ours(after: AfterCommit, inbox: Inbox | None) -> list[WakeUp]:

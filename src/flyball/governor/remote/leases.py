@@ -383,8 +383,9 @@ class RemoteLeases:
         inbox = self._inbox
         if inbox is not None and inbox.address and len(inbox):
             with suppress(StoreError):
+                newest = inbox.newest
                 granted = await self.call(partial(self._store.granted_ids, inbox.address))
-                inbox.tell_waiting(granted, Wake.GRANTED)
+                inbox.tell_waiting(granted, Wake.GRANTED, newest=newest)
 
     def look_soon(self) -> None:
         if self._looking is None or self._looking.done():
