@@ -1,9 +1,9 @@
 """A pool on Redis: what a lease costs there, beside a script that does nothing, sent by the same client.
 
 The no-op is what a script costs that does nothing: the driver, the socket and the server's own work of
-finding it. The store sends its scripts over connections that it keeps (stores/redis/connection.py), which
-takes the driver less; so a second line compares with a no-op that is sent like that. Rounds are short and
-take turns, so that whoever else uses the machine meets both alike.
+finding it. The store sends its scripts over connections that it keeps (stores/redis/script_connections.py),
+which takes the driver less; so a second line compares with a no-op that is sent like that. Rounds are short
+and take turns, so that other work on the machine meets both alike.
 
 Asks in a crowd: a hundred threads ask at once. On a hot pool all of them have to stand in line, each with its
 whole verdict (place, blocker, estimate); on an idle one all are granted. The driver is Python, so most of the

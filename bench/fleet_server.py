@@ -14,8 +14,8 @@ import redis
 from flyball.core.pool.model import Ask
 from flyball.host.process import me, stands_still
 from flyball.stores.port import Release
-from flyball.stores.redis.connection import PipelinedConnections, lines_to
 from flyball.stores.redis.plain_client import PlainConnection
+from flyball.stores.redis.script_connections import ScriptConnections, script_sender
 from flyball.stores.redis.store import RedisStore, open_redis
 from tests.redis_server import RedisServer
 
@@ -38,7 +38,7 @@ class Client:
         self.store: RedisStore = open_redis(url, chance=random.random, here=me, stands_still=stands_still)
         self.store.set_pool(POOL, {"cap": 1_000_000, "adaptive": False})
         self.link: Any = redis.Redis.from_url(url.removeprefix("redis+"), decode_responses=True)
-        self._tell: Callable[..., Any] = lines_to(self.store._server._ready())
+        self._tell: Callable[..., Any] = script_sender(self.store._server._ready())
         noop = self.link.script_load("return ''")
         self._command = ("EVALSHA", noop, 1, "flyball:{bench}:", "now", "what")
         self.ask = ask("project-1")
@@ -71,7 +71,7 @@ def ask(project: str) -> Ask:
 @contextmanager
 def counted_commands() -> Iterator[list[int]]:
     """How many commands were sent, whatever the driver says by itself when it opens a connection."""
-    driver, lines = cast("Any", redis.Redis), cast("Any", PipelinedConnections)
+    driver, lines = cast("Any", redis.Redis), cast("Any", ScriptConnections)
     plain, plain_call = driver.execute_command, lines.__call__
     given = [0]
 

@@ -75,7 +75,7 @@ class Worker:
 
     def ask(self) -> None:
         self.start = None
-        self._node.queue.stand(self)
+        self._node.queue.enqueue(self)
 
     def wake(self) -> bool:
         self._node.fleet.after(0.0, self._call)
@@ -90,7 +90,7 @@ class Worker:
 
     def _look(self) -> None:
         if self.start is None:
-            self._node.queue.look(self)
+            self._node.queue.serve(self)
 
     def _call(self) -> None:
         node, job = self._node, self._node.next_job()
@@ -126,7 +126,7 @@ class Node:
         line = StoreClient(renew=_never, report=_nor_this, open_box=lambda: None)
         self.renewing = ShareRenewer(self.queue, holding, line, Outage(), timing_for(fleet.heartbeat_s))
         self.renewing._box = cast(Box, Mail(self.name))
-        self.queue.listen(self._stirred)
+        self.queue.set_listener(self._stirred)
         with self.queue.lock:
             self.renewing._limit(fleet.now)
 
@@ -169,7 +169,7 @@ class Node:
             self._look_by()
 
     def _stirred(self) -> None:
-        self.renewing._stir()
+        self.renewing._on_change()
         self._look_by()
 
     def _look_by(self) -> None:

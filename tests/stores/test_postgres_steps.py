@@ -278,7 +278,7 @@ def test_a_grant_that_was_interrupted_is_given_back(scene: Scene, monkeypatch: p
 
 
 def test_a_process_of_the_server_that_is_still_busy_with_a_lost_ask_is_told_to_end(scene: Scene) -> None:
-    from flyball.stores.postgres.transaction import LostReply
+    from flyball.stores.postgres.lost_replies import LostReply
 
     scene.static(1)
     store: Any = scene.store
@@ -303,7 +303,7 @@ def test_what_comes_after_its_sender_gave_up_changes_nothing(postgres_server: Po
         assert link.ask(sql.FAST_ADMIT, late)[0][0] == 0
     assert scene.snapshot().in_use == 0
     store._server.note_time(1.0)
-    store._round.clear()
+    store._detours.clear()
     scene.take()
     assert store._server.deadline() > 1e9, "a server whose clock was set is followed"
     scene.close()

@@ -92,7 +92,7 @@ def counting(store: Any) -> list[str]:
 
         return counted
 
-    client.execute_command, server._tell = counting(client.execute_command), counting(server._tell)
+    client.execute_command, server._send = counting(client.execute_command), counting(server._send)
     return asked
 
 

@@ -7,7 +7,7 @@ from inspect import isfunction
 import pytest
 
 from flyball.stores.rows import RowReader, Rows
-from flyball.stores.unwritten_rows import unwritten
+from flyball.stores.unwritten_rows import as_unwritten
 from flyball.testing import Scene
 
 PLAN_WRITES = {
@@ -29,7 +29,7 @@ def methods(port: type) -> set[str]:
 
 def test_they_have_all_reads_and_of_the_writes_those_of_a_plan(scene: Scene) -> None:
     with scene.store._peek() as rows:  # type: ignore[attr-defined]
-        there = unwritten(rows)
+        there = as_unwritten(rows)
         reads = {name for name in methods(RowReader) if hasattr(there, name)}
         writes = {name for name in methods(Rows) if hasattr(there, name)}
     assert reads == methods(RowReader)
@@ -52,4 +52,4 @@ def test_a_stale_plan_is_shown_as_it_would_be_and_stays_stale(scene: Scene) -> N
 def test_a_write_that_no_plan_makes_fails(scene: Scene) -> None:
     peek = scene.store._peek()  # type: ignore[attr-defined]
     with peek as rows, pytest.raises(AttributeError, match="remove is not a read"):
-        unwritten(rows).remove(1)
+        as_unwritten(rows).remove(1)

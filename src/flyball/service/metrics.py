@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flyball.core.pool.model import ASK_FACTS, Fact, Phase
+from flyball.core.pool.model import ASK_FACTS, Fact, FactKind, Phase
 from flyball.governor.status import LeaseStatus, PoolStatus, Status
 from flyball.observe import metrics
 from flyball.observe.metrics import MetricRegistry
 
-_EXPIRIES = frozenset({"reclaimed", "unanswered", "share"})
-"""Kinds of facts that tell of slots or places taken back. ``unanswered``: a waiter never took its slot."""
+_EXPIRIES = frozenset({FactKind.RECLAIMED, FactKind.UNANSWERED, FactKind.SHARE})
+"""Kinds of facts that tell of slots or places taken back."""
 _COUNTED = (
     metrics.POOL_THROTTLES,
     metrics.POOL_EXPIRIES,
@@ -70,7 +70,7 @@ def record_facts(registry: MetricRegistry, facts: Sequence[Fact]) -> None:
     for fact in facts:
         if fact.kind in _EXPIRIES:
             registry.add(metrics.POOL_EXPIRIES, pool=fact.pool)
-        if fact.kind == "unanswered":
+        if fact.kind == FactKind.UNANSWERED:
             registry.add(metrics.POOL_WAKES_MISSED, pool=fact.pool)
 
 
@@ -81,7 +81,7 @@ def over_admitted(before: PoolStatus, after: PoolStatus, facts: Sequence[Fact]) 
         return 0
     if any(fact.kind not in ASK_FACTS for fact in facts):
         return 0
-    held = {(fact.project, fact.name) for fact in facts if fact.kind == "held"}
+    held = {(fact.project, fact.name) for fact in facts if fact.kind == FactKind.HELD}
     leases = _new_leases(before, after)
     begun = sum(lease.slots for lease in leases if (lease.project, lease.name) not in held)
     return min(beyond, begun + _share_growth(before, after))

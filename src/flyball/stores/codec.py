@@ -99,8 +99,8 @@ def names(columns: str) -> list[str]:
     return columns.split(", ")
 
 
-def of(table: str, columns: str) -> str:
-    """The same columns, said of a table."""
+def in_table(table: str, columns: str) -> str:
+    """The same columns, each with the name of its table."""
     return ", ".join(f"{table}.{name}" for name in names(columns))
 
 

@@ -14,7 +14,7 @@ from flyball.core.pool import rate_window as windowing
 from flyball.core.pool.admission import choose, judge, next_grant_at, too_large
 from flyball.core.pool.control.registry import controller_for
 from flyball.core.pool.fairness import start_of_turn
-from flyball.core.pool.model import Ask, Candidate, Claim, Outcome, Phase, ProjectUse
+from flyball.core.pool.model import Ask, Candidate, Claim, FactKind, Outcome, Phase, ProjectUse
 from flyball.core.pool.settings import CONFIRM_S, ShareRule
 from flyball.core.pool.verdict import Reason, span_words
 from flyball.core.signals import Signal, SignalKind
@@ -102,7 +102,7 @@ def _first_possible(session: PoolSession, head: Claim | None, use: ProjectUse) -
             break
         _remove(session, head)
         session.count(head, waiting=-1)
-        session.record_facts([ask_fact(head, session.now, "refused", words)])
+        session.record_facts([ask_fact(head, session.now, FactKind.REFUSED, words)])
         session.after.wakes.append(WakeUp(head.mailbox, head.id, head.holder))
         head = session.rows.line_head(session.row.name, head.project, head.priority)
     return head
@@ -190,7 +190,7 @@ def _grant_waiting(session: PoolSession, claim: Claim) -> None:
     waited_s = session.now - claim.asked_at
     if waited_s >= FACT_FROM_S:
         words = f"granted after waiting {span_words(waited_s)} ({claim.why})"
-        session.record_facts([ask_fact(claim, session.now, "granted", words)])
+        session.record_facts([ask_fact(claim, session.now, FactKind.GRANTED, words)])
 
 
 def _after_grant(session: PoolSession, claim_id: int, ask: Ask | Claim) -> None:
@@ -211,7 +211,7 @@ def _after_grant(session: PoolSession, claim_id: int, ask: Ask | Claim) -> None:
         meters.trial_project, meters.trial_name = ask.project, ask.name
         # The plan now has a trial to judge, at a time it did not know before.
         session.put_plan(replace(limits, valid_until=now))
-        session.record_facts([ask_fact(ask, now, "trial", "admitted as the trial")])
+        session.record_facts([ask_fact(ask, now, FactKind.TRIAL, "admitted as the trial")])
 
 
 def enqueue(session: PoolSession, ask: Ask, why: str) -> int:
@@ -297,7 +297,7 @@ def _record_end(session: PoolSession, claim: Claim, release: Release, held_s: fl
     unwell = release.outcome is not Outcome.FINISHED and held_s >= FACT_FROM_S
     if release.words or unwell:
         words = f"{release.words or release.outcome.value} (after {span_words(held_s)})"
-        session.record_facts([ask_fact(claim, session.now, "ended", words)])
+        session.record_facts([ask_fact(claim, session.now, FactKind.ENDED, words)])
 
 
 def _settle_windows(session: PoolSession, claim: Claim, release: Release) -> None:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core.pool.admission import Denial
-from flyball.core.pool.model import Ask, Claim, Fact, Holder, IdempotencyRecord, Outcome
+from flyball.core.pool.model import Ask, Claim, Fact, FactKind, Holder, IdempotencyRecord, Outcome
 from flyball.core.pool.settings import KEY_TTL_S, check_ask, check_demand, check_name, check_ttl
 from flyball.core.pool.verdict import Reason, Verdict, VerdictKind, granted_verdict, span_words
 from flyball.core.signals import Signal
@@ -40,7 +40,7 @@ from flyball.stores.pool_session import PoolSession, ask_fact, candidate
 from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release, WakeUp
 from flyball.stores.rows import Grant, RowReader, Rows
 from flyball.stores.transaction import merge_effects, operation
-from flyball.stores.unwritten_rows import unwritten
+from flyball.stores.unwritten_rows import as_unwritten
 
 if TYPE_CHECKING:
     from flyball.core.share_lease.renewal import Renewal, Reply
@@ -109,7 +109,7 @@ def take_back_expired(session: PoolSession) -> bool:
         return False
     claim = min(over, key=lambda claim: claim.id)
     what = "slot taken back" if claim.held else "ask dropped"
-    session.record_facts([ask_fact(claim, session.now, "reclaimed", f"{what}: {NOT_EXTENDED}")])
+    session.record_facts([ask_fact(claim, session.now, FactKind.RECLAIMED, f"{what}: {NOT_EXTENDED}")])
     take_back(session, claim)
     return True
 
@@ -158,7 +158,9 @@ class StoreOperations(AdminOperations):
         refusal = verdicts.refusal_if_impossible(session, wanted)
         if refusal is None:
             return self._park_or_refuse(session, ask, denial, park=park)
-        session.record_facts([ask_fact(ask, session.now, "refused", f"{refusal.pool} {refusal.why()}")])
+        session.record_facts(
+            [ask_fact(ask, session.now, FactKind.REFUSED, f"{refusal.pool} {refusal.why()}")]
+        )
         return refusal
 
     def _park_or_refuse(self, session: PoolSession, ask: Ask, denial: Denial, *, park: bool) -> Verdict:
@@ -168,7 +170,7 @@ class StoreOperations(AdminOperations):
         )
         why = f"{verdict.pool} {verdict.why()}"
         if not park:
-            session.record_facts([ask_fact(ask, session.now, "refused", why)])
+            session.record_facts([ask_fact(ask, session.now, FactKind.REFUSED, why)])
             return verdict
         claim_id = enqueue(session, ask, why=why)
         return replace(verdict, claim_id=claim_id, watch=True)
@@ -187,7 +189,7 @@ class StoreOperations(AdminOperations):
                     return None, AfterCommit()
                 if claim.expires_at is None or not claim.holder.pid:
                     return verdicts.verdict_for_claim(
-                        self._session(unwritten(rows), claim.pool), claim
+                        self._session(as_unwritten(rows), claim.pool), claim
                     ), AfterCommit()
         with self._write() as rows:
             carried = self._carry(rows)
@@ -269,14 +271,14 @@ class StoreOperations(AdminOperations):
             if release.outcome is Outcome.ABANDONED:
                 # It said that it would be tried again: now it will not.
                 rested = f"gave up after resting {span_words(session.now - claim.asked_at)}"
-                session.record_facts([ask_fact(claim, session.now, "gave up", rested)])
+                session.record_facts([ask_fact(claim, session.now, FactKind.GAVE_UP, rested)])
             rows.remove(claim.id)
             return session.finish()
         if claim.held:
             note_end(session, claim, release)
         elif session.now - claim.asked_at >= FACT_FROM_S:
             waited = f"gave up after waiting {span_words(session.now - claim.asked_at)} ({claim.why})"
-            session.record_facts([ask_fact(claim, session.now, "gave up", waited)])
+            session.record_facts([ask_fact(claim, session.now, FactKind.GAVE_UP, waited)])
         take_back(session, claim)
         return merge_effects(session.finish(), self._hand_off_elsewhere(session, claim))
 
@@ -317,7 +319,7 @@ class StoreOperations(AdminOperations):
             claim_id = session.take_id()
             grant = Grant(session.row.counts.in_use + ask.slots, {})
             rows.add(claim_id, ask, now=session.now, launcher_pid=ask.holder.pid, grant=grant)
-            session.record_facts([ask_fact(ask, session.now, "held", "recorded as already running")])
+            session.record_facts([ask_fact(ask, session.now, FactKind.HELD, "recorded as already running")])
             return claim_id, merge_effects(carried, session.finish())
 
     @operation
@@ -330,7 +332,7 @@ class StoreOperations(AdminOperations):
             resting = replace(ask, slots=0, resources={}, cost={}, mailbox="")
             rows.add(claim_id, resting, now=session.now, launcher_pid=ask.holder.pid, why=why)
             rows.grant(claim_id, Grant(0, {}), now=session.now, expires_at=session.now + for_s)
-            session.record_facts([ask_fact(ask, session.now, "rests", why)])
+            session.record_facts([ask_fact(ask, session.now, FactKind.RESTS, why)])
             return claim_id, merge_effects(carried, session.finish())
 
     @operation
@@ -392,7 +394,8 @@ class StoreOperations(AdminOperations):
         gone = f"pid {found.holder.pid} {'did not answer' if unanswered else 'is gone'}"
         why = why or (gone if found.holder.pid else NOT_EXTENDED)
         words = f"{'slot taken back' if found.held else 'ask dropped'}: {why}"
-        session.record_facts([ask_fact(found, now, "unanswered" if unanswered else "reclaimed", words)])
+        kind = FactKind.UNANSWERED if unanswered else FactKind.RECLAIMED
+        session.record_facts([ask_fact(found, now, kind, words)])
         take_back(session, found)
         return merge_effects(session.finish(), self._hand_off_elsewhere(session, found))
 

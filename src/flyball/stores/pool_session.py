@@ -18,6 +18,7 @@ from flyball.core.pool.model import (
     Candidate,
     Claim,
     Fact,
+    FactKind,
     Holder,
     Limits,
     MachineUse,
@@ -343,11 +344,6 @@ class PoolSession:
 
     # -- our copy of the counts -----------------------------------------------------------------------
 
-    def count_share(self, slots: int) -> None:
-        """The same for a share lease that grew or shrank."""
-        self.row.counts.in_use += slots
-        self.row.counts.low_in_use += slots
-
     def count(self, claim: Ask | Claim, *, slots: int = 0, waiting: int = 0) -> None:
         """Keep our copy of the counts in step with the row that was just added, granted or removed."""
         counts = self.row.counts
@@ -355,6 +351,11 @@ class PoolSession:
         counts.low_in_use += slots if claim.priority <= 0 else 0
         counts.waiting += waiting
         self._uses.pop(claim.project, None)
+
+    def count_share(self, slots: int) -> None:
+        """The same for a share lease that grew or shrank."""
+        self.row.counts.in_use += slots
+        self.row.counts.low_in_use += slots
 
 
 _NO_MACHINE_LIMITS = MachineUse()
@@ -390,5 +391,5 @@ def resources_in_use(rows: RowReader) -> dict[str, int]:
     return used
 
 
-def ask_fact(ask: Ask | Claim, now: float, kind: str, words: str) -> Fact:
+def ask_fact(ask: Ask | Claim, now: float, kind: FactKind, words: str) -> Fact:
     return Fact(now, ask.pool, kind, words, ask.project, ask.name, ask.holder.pid)

@@ -17,9 +17,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome
-from flyball.core.pool.plan import LearnedState
-from flyball.core.pool.settings import MachineSettings, PoolChanges
-from flyball.core.pool.verdict import Verdict
 
 if TYPE_CHECKING:
     from flyball.core.pool.plan import LearnedState

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from flyball.core.pool.model import Fact, Outcome, Phase, PoolCounts
+from flyball.core.pool.model import Fact, FactKind, Outcome, Phase, PoolCounts
 from flyball.core.pool.settings import check_name
 from flyball.core.share_lease.allotment import allot
 from flyball.core.share_lease.renewal import (
@@ -30,7 +30,7 @@ from flyball.core.share_lease.renewal import (
     evict,
     lease_name,
 )
-from flyball.core.share_lease.renewal import renew as renewed_by
+from flyball.core.share_lease.renewal import renew as renew_lease
 from flyball.core.share_lease.timing import FoldRule
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import UsageError
@@ -39,9 +39,9 @@ from flyball.stores.pool_session import TRIAL_ID, PoolSession, SentCall
 from flyball.stores.rows import Life
 
 HEARD_AFTER = 2
-"""So many eager renewals after a cut all have heard of it. What was begun sooner counts as older than it."""
-OVERLOADS_TOLD = 5
-"""Of overloads that come together the controller hears so many, enough to open the breaker."""
+"""So many eager renewals after a cut it has reached all holders. What was begun sooner counts as older."""
+OVERLOADS_FOLDED = 5
+"""Of overloads that come together the controller is given so many, enough to open the breaker."""
 _INCARNATION_LIMIT = 64
 
 
@@ -137,7 +137,7 @@ def cap_for(session: PoolSession, budget: ShareBudget) -> int:
     """How much of the pool share leases may hold now: what single leases leave, and those in line for one.
 
     Who waits in line is assured of half the cap, together with who has a lease. A pause shorter than a beat
-    is over before anybody could heed it; one that they heed lasts to its end.
+    is over before a holder could heed it; one that they heed lasts to its end.
     """
     limits, counts, now = session.row.limits, session.row.counts, session.now
     paused_s = limits.closed_until - now if limits.closed_until is not None else 0.0
@@ -148,7 +148,7 @@ def cap_for(session: PoolSession, budget: ShareBudget) -> int:
     cap = limits.cap if budget.estimate is None else min(limits.cap, max(1, int(budget.estimate)))
     single, low = counts.in_use - budget.held, counts.low_in_use - budget.held
     in_line = max(0, min(counts.waiting, cap // 2 - single))
-    # As in core/admit: a reserve never takes the last slot.
+    # As in core/pool/admission: a reserve never takes the last slot.
     reserve = min(limits.reserve, max(0, cap - 1))
     return max(0, min(cap - single - in_line, cap - reserve - low))
 
@@ -158,7 +158,7 @@ def _apply_renewal(
 ) -> tuple[ShareBudget, RenewedShare]:
     rows, pool = session.rows, session.row.name
     lease = known or rows.share(pool, lease_name(renewal.node, renewal.incarnation))
-    done = renewed_by(lease, renewal, budget, now=session.now)
+    done = renew_lease(lease, renewal, budget, now=session.now)
     if done.reply.stale:
         return budget, done
     before = lease or replace(done.lease, slots=0, wants=0, peak=0, draining=True)
@@ -216,7 +216,7 @@ def _evict_lease(session: PoolSession, budget: ShareBudget, lease: ShareLease) -
     session.count_share(-lease.slots)
     if lease.slots:
         words = f"share of {lease.node} taken back: {lease.slots} slots, not renewed in time"
-        session.record_facts([Fact(session.now, session.row.name, "share", words, "", lease.node, 0)])
+        session.record_facts([Fact(session.now, session.row.name, FactKind.SHARE, words, "", lease.node, 0)])
     return replace(
         budget,
         held=budget.held - lease.slots,
@@ -227,10 +227,10 @@ def _evict_lease(session: PoolSession, budget: ShareBudget, lease: ShareLease) -
 
 
 def _combined_estimate(leases: Sequence[ShareLease], rule: FoldRule) -> float | None:
-    told = [lease.estimate for lease in leases if lease.estimate is not None and lease.active]
-    if not told:
+    estimates = [lease.estimate for lease in leases if lease.estimate is not None and lease.active]
+    if not estimates:
         return None
-    return median(told) if rule is FoldRule.MEDIAN else min(told)
+    return median(estimates) if rule is FoldRule.MEDIAN else min(estimates)
 
 
 def apply_plan(session: PoolSession, *, moved: bool) -> None:
@@ -287,7 +287,7 @@ def fold_refusals(
     of_trial = node == meters.trial_name and (age_s is None or session.now - age_s >= meters.trial_at)
     claim_id = TRIAL_ID if meters.trial_id == TRIAL_ID and of_trial else 0
     # Overloads tell by how many there are, throttles by how much was in flight.
-    for _ in range(min(times, OVERLOADS_TOLD) if kind is SignalKind.OVERLOADED else 1):
+    for _ in range(min(times, OVERLOADS_FOLDED) if kind is SignalKind.OVERLOADED else 1):
         session.fold(Signal(kind, detail=words), project="", name=node, claim_id=claim_id, sent=sent)
 
 
@@ -312,5 +312,5 @@ def _begin_trial(session: PoolSession, renewal: Renewal, reply: Reply) -> None:
     meters.trial_project, meters.trial_name = "", renewal.node
     session.look_by(session.now)
     session.record_facts(
-        [Fact(session.now, session.row.name, "trial", "admitted as the trial", "", renewal.node, 0)]
+        [Fact(session.now, session.row.name, FactKind.TRIAL, "admitted as the trial", "", renewal.node, 0)]
     )

@@ -19,7 +19,7 @@ from flyball.stores import codec, verdicts
 from flyball.stores.pool_session import Environment, PoolSession, candidate, resources_in_use
 from flyball.stores.port import Demand
 from flyball.stores.rows import RowReader
-from flyball.stores.unwritten_rows import unwritten
+from flyball.stores.unwritten_rows import as_unwritten
 
 ASKS_SHOWN = 200
 """A line may be thousands long; people and programs look at its front."""
@@ -82,7 +82,7 @@ class Snapshot:
 
 def take_snapshot(rows: RowReader, world: Environment) -> Snapshot:
     """Every pool with any state."""
-    planned = unwritten(rows)
+    planned = as_unwritten(rows)
     pools = tuple(_pool(PoolSession(planned, name, world)) for name in rows.pools())
     return Snapshot(rows.now, pools, rows.machine(), resources_in_use(rows))
 

@@ -51,15 +51,15 @@ class UnwrittenRows:
         return self._budgets.get(pool) or self._rows.share_budget(pool)
 
     def put_share(self, pool: str, lease: ShareLease) -> None:
-        self._leases_of(pool)[lease.name] = lease
+        self._leases_in(pool)[lease.name] = lease
 
     def drop_share(self, pool: str, name: str) -> None:
-        del self._leases_of(pool)[name]
+        del self._leases_in(pool)[name]
 
     def shares(self, pool: str) -> list[ShareLease]:
-        return list(self._leases_of(pool).values())
+        return list(self._leases_in(pool).values())
 
-    def _leases_of(self, pool: str) -> dict[str, ShareLease]:
+    def _leases_in(self, pool: str) -> dict[str, ShareLease]:
         if pool not in self._leases:
             self._leases[pool] = {lease.name: lease for lease in self._rows.shares(pool)}
         return self._leases[pool]
@@ -96,6 +96,6 @@ class UnwrittenRows:
         """It has not happened."""
 
 
-def unwritten(rows: RowReader) -> Rows:
+def as_unwritten(rows: RowReader) -> Rows:
     """For a session that says how things stand. It writes what a plan writes, and no more."""
     return cast(Rows, UnwrittenRows(rows))

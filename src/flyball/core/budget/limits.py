@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from flyball.core.budget.usage_windows import WindowUsage
-from flyball.core.pool.account_windows import narrowed
+from flyball.core.pool.account_windows import narrow_width
 
 STEP_S = 20.0
 """About as long as an agent takes to meet a limit that is still there."""
@@ -133,7 +133,7 @@ class Thresholds:
         """
         if self.level(fraction) >= Level.DRAIN:
             return 0
-        return narrowed(width, fraction, begin=self.warn, end=self.drain)
+        return narrow_width(width, fraction, begin=self.warn, end=self.drain)
 
 
 # -- what follows ---------------------------------------------------------------------------------------

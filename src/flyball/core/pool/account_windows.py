@@ -85,12 +85,12 @@ def fold_readings(
     for reading in readings:
         at = now - max(0.0, reading.age_s)
         resets_at = at + reading.resets_in_s if reading.resets_in_s is not None else None
-        told = AccountWindow(
+        window = AccountWindow(
             reading.account, reading.name, reading.fraction, at, resets_at, reading.certainty
         )
-        before = found.get((told.account, told.name))
-        if before is None or told.at >= before.at:
-            found[told.account, told.name] = told
+        before = found.get((window.account, window.name))
+        if before is None or window.at >= before.at:
+            found[window.account, window.name] = window
     newest = sorted(current_windows(found.values(), now), key=lambda each: each.at)[-WINDOWS_KEPT:]
     return tuple(sorted(newest, key=lambda each: (each.account, each.name)))
 
@@ -127,13 +127,13 @@ def slowed_cap(cap: int, windows: Sequence[AccountWindow], s: PoolSettings, *, p
     if not s.usage_slow or full is None:
         return cap
     ends = [part for part in (s.usage_drain, 1 - s.usage_keep) if s.usage_slow < part]
-    return narrowed(cap, full.fraction, begin=s.usage_slow, end=min([*ends, 1.0]))
+    return narrow_width(cap, full.fraction, begin=s.usage_slow, end=min([*ends, 1.0]))
 
 
-def narrowed(width: int, fraction: float, *, begin: float, end: float) -> int:
+def narrow_width(width: int, fraction: float, *, begin: float, end: float) -> int:
     """A width that shrinks in a straight line, never below 1.
 
-    >>> [narrowed(10, part, begin=0.8, end=0.9) for part in (0.79, 0.8, 0.85, 0.899, 0.95)]
+    >>> [narrow_width(10, part, begin=0.8, end=0.9) for part in (0.79, 0.8, 0.85, 0.899, 0.95)]
     [10, 10, 5, 1, 1]
     """
     if fraction <= begin:

@@ -174,7 +174,7 @@ class LocalPool:
             self._end_trial(Outcome.ABANDONED, now)
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """The cap never moves, so nothing has to be learned from a full one."""
         return not self.settings.adapts
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import ShareRule
@@ -246,8 +246,49 @@ class MachineUse:
         return (ask.project, ask.name) not in self.agents
 
 
-ASK_FACTS = frozenset({"granted", "refused", "gave up", "reclaimed", "unanswered", "held", "rests", "ended"})
-"""Kinds of facts about one ask. They come by the thousand; those about a pool are rare and kept apart."""
+class FactKind(StrEnum):
+    """What happened to an ask or its lease (``ASK_FACTS``), or to a pool."""
+
+    GRANTED = "granted"
+    REFUSED = "refused"
+    GAVE_UP = "gave up"
+    RECLAIMED = "reclaimed"
+    """Its holder is gone, or its time is over."""
+    UNANSWERED = "unanswered"
+    """Its waiter never took the slot."""
+    HELD = "held"
+    """It was recorded as already running."""
+    RESTS = "rests"
+    ENDED = "ended"
+    CUT = "cut"
+    UNDO = "undo"
+    PROBE = "probe"
+    CLOSED = "closed"
+    """For so long as the provider said."""
+    OPEN = "open"
+    """The breaker opened; ``TRIAL`` and ``CLOSE`` are its other moves."""
+    TRIAL = "trial"
+    CLOSE = "close"
+    QUOTA = "quota"
+    USAGE = "usage"
+    SHARE = "share"
+    PERSON = "person"
+    """Only a person can change it."""
+
+
+ASK_FACTS = frozenset(
+    {
+        FactKind.GRANTED,
+        FactKind.REFUSED,
+        FactKind.GAVE_UP,
+        FactKind.RECLAIMED,
+        FactKind.UNANSWERED,
+        FactKind.HELD,
+        FactKind.RESTS,
+        FactKind.ENDED,
+    }
+)
+"""They come by the thousand; facts about a pool are rare and kept apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +298,7 @@ class Fact:
     at: float
     pool: str
     kind: str
+    """A ``FactKind``, or a word that a newer flyball stored."""
     words: str
     project: str = ""
     name: str = ""
@@ -270,7 +312,7 @@ class Notes:
         self.pool, self.project, self.name, self.now = pool, project, name, now
         self._facts: list[Fact] = []
 
-    def add(self, kind: str, words: str) -> None:
+    def add(self, kind: FactKind, words: str) -> None:
         self._facts.append(Fact(self.now, self.pool, kind, words, self.project, self.name))
 
     @property

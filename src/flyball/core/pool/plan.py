@@ -45,7 +45,17 @@ from flyball.core.pool.breaker import step as breaker_step
 from flyball.core.pool.control.port import SignalContext, UsageSample, cap_for, count_throttle
 from flyball.core.pool.control.registry import controller_for
 from flyball.core.pool.learned import CapEvent, CapState
-from flyball.core.pool.model import Fact, Limits, Meters, Notes, Outcome, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.model import (
+    Fact,
+    FactKind,
+    Limits,
+    Meters,
+    Notes,
+    Outcome,
+    Phase,
+    PoolCounts,
+    ProjectUse,
+)
 from flyball.core.pool.settings import PoolSettings, ShareRule
 from flyball.core.pool.token_quota import Quota
 from flyball.core.pool.verdict import span_words
@@ -116,11 +126,11 @@ def apply_signal(
     kind, now = context.signal.kind, context.now
     note = Notes(context.pool, context.project, context.name, now)
     if context.signal.windows:
-        memory = _hear_windows(memory, s, context, note)
+        memory = _fold_windows(memory, s, context, note)
     if kind in HOLD_STILL and s.adapts:
         memory = replace(memory, cap=controller_for(s).freeze(memory.cap, s, now))
     elif kind in A_PERSONS_TURN:
-        note.add("person", f"{kind.value}: {context.signal.detail or 'only a person can change that'}")
+        note.add(FactKind.PERSON, f"{kind.value}: {context.signal.detail or 'only a person can change that'}")
     elif kind is SignalKind.WINDOW_USED_UP:
         memory = _close_for_retry_after(memory, s, context.signal, note)
     elif kind in CONGESTION:
@@ -128,15 +138,18 @@ def apply_signal(
     return memory, note.facts
 
 
-def _hear_windows(memory: LearnedState, s: PoolSettings, context: SignalContext, note: Notes) -> LearnedState:
-    """Keep what the answer said about usage windows, and tell it where a window has become nearly full."""
+def _fold_windows(memory: LearnedState, s: PoolSettings, context: SignalContext, note: Notes) -> LearnedState:
+    """Keep what the answer said about usage windows, and note where a window has become nearly full."""
     now, before = context.now, {(each.account, each.name): each for each in memory.windows}
     windows = fold_readings(memory.windows, context.signal.windows, now)
     for each in windows:
         known = before.get((each.account, each.name))
         was = known.fraction if known is not None and now < known.over_at else 0.0
         if s.usage_warn and was < s.usage_warn <= each.fraction:
-            note.add("usage", f"{each.words}; {_hold_words(usage_hold(windows, s, pool=note.pool, now=now))}")
+            note.add(
+                FactKind.USAGE,
+                f"{each.words}; {_hold_words(usage_hold(windows, s, pool=note.pool, now=now))}",
+            )
     return replace(memory, windows=windows)
 
 
@@ -181,7 +194,7 @@ def _lower_cap(
         )
         if quota.believed and not memory.quota.believed:
             words = f"paced by an estimated quota of {quota.per_s * 60:.0f} {quota.unit}/min"
-            note.add("quota", words)
+            note.add(FactKind.QUOTA, words)
             memory = replace(memory, cap=control.undo_refusals(memory.cap, s, context.now))
         memory = replace(memory, quota=quota)
         if quota.believed:
@@ -198,9 +211,9 @@ def _lower_cap(
 
 
 _CAP_FACTS = {
-    CapEvent.CUT: ("cut", "throttled"),
-    CapEvent.DEEPENED: ("cut", "the throttle is a burst"),
-    CapEvent.UNDONE: ("undo", "throttled right after a probe, probe undone"),
+    CapEvent.CUT: (FactKind.CUT, "throttled"),
+    CapEvent.DEEPENED: (FactKind.CUT, "the throttle is a burst"),
+    CapEvent.UNDONE: (FactKind.UNDO, "throttled right after a probe, probe undone"),
 }
 """The kind of fact and the words for what a controller did to the cap."""
 
@@ -339,7 +352,7 @@ def _move_breaker(
     breaker, now = memory.breaker, note.now
     if breaker.phase is Phase.OPEN and now >= breaker.open_until:
         memory = replace(memory, breaker=breaker_step(breaker, BreakerEvent.ELAPSED, now=now))
-        note.add("trial", "breaker half open: the next admitted ask is the trial")
+        note.add(FactKind.TRIAL, "breaker half open: the next admitted ask is the trial")
         return memory, replace(meters, trial_id=None)
     if breaker.phase is Phase.TRIAL and meters.trial_id is not None:
         clean_s = _trial_clean_s(memory, meters, s)
@@ -371,7 +384,7 @@ def _grow(
     grown = controller_for(s).on_usage(memory.cap, s, usage)
     after = cap_for(grown, s)
     if after != before:
-        note.add("probe", f"cap {before} -> {after}: quiet while the cap was full")
+        note.add(FactKind.PROBE, f"cap {before} -> {after}: quiet while the cap was full")
     return replace(memory, cap=grown)
 
 
@@ -388,7 +401,7 @@ def _close_for_retry_after(
         return memory
     which = f"the {signal.scope or 'usage'} window is used up"
     said = f"{which}, back in" if window else "the provider said retry after"
-    note.add("closed", f"{said} {span_words(signal.retry_after_s)}: closed {span_words(wait_s)}")
+    note.add(FactKind.CLOSED, f"{said} {span_words(signal.retry_after_s)}: closed {span_words(wait_s)}")
     why = which if window else "the provider said to retry later"
     return replace(memory, retry_until=now + wait_s, retry_why=why)
 
@@ -405,13 +418,13 @@ def _open_breaker(
     breaker = breaker_step(
         memory.breaker, event, now=note.now, break_s=times.break_s, break_max_s=times.break_max_s, why=why
     )
-    note.add("open", f"breaker open for {span_words(breaker.open_until - note.now)}: {why}")
+    note.add(FactKind.OPEN, f"breaker open for {span_words(breaker.open_until - note.now)}: {why}")
     return replace(memory, breaker=breaker)
 
 
 def _close_breaker(memory: LearnedState, s: PoolSettings, why: str, note: Notes) -> LearnedState:
     cap = controller_for(s).resume(memory.cap, s, note.now)
-    note.add("close", f"breaker closed, cap resumes at {cap_for(cap, s)}: {why}")
+    note.add(FactKind.CLOSE, f"breaker closed, cap resumes at {cap_for(cap, s)}: {why}")
     return replace(memory, breaker=breaker_step(memory.breaker, BreakerEvent.CLEAN, now=note.now), cap=cap)
 
 

@@ -12,7 +12,7 @@ A *controller* is the algorithm that moves the cap (``control/``); any controlle
 
 What each setting means and may be is in ``setting_table.py``: an admission needs none of it.
 
-The checks of names, amounts and times stand here too. One machine's state is shared by every program on it,
+The checks of names, amounts and times stand at the end. One machine's state is shared by every program on it,
 so a name that cannot be shown or a value that is not a number would trouble all of them once it is stored.
 """
 
@@ -35,99 +35,6 @@ AMOUNT_LIMIT = 1e15
 PRIORITY_LIMIT = 1000
 SLOTS_LIMIT = 1_000_000_000
 TTL_LIMIT_S = 7 * 86400.0
-_UNSHOWN = frozenset(
-    [
-        *range(0x20),
-        *range(0x7F, 0xA0),
-        # What ends a line, and what turns the order of what follows.
-        *(0x061C, 0x200E, 0x200F, 0x2028, 0x2029),
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-    ]
-)
-"""Characters that no name may hold: a screen obeys them instead of showing them. Others that merely have no
-shape of their own, such as what joins two emoji into one, are fine."""
-
-
-def check_name(what: str, value: str, *, empty: bool = False, limit: int = NAME_LIMIT) -> str:
-    """A pool, project or task name: any printable text, bounded, so it can be shown and stored."""
-    if not isinstance(value, str):
-        raise UsageError(f"{what} must be text, not {type(value).__name__}")
-    if 0 < len(value) <= limit and value.isprintable():
-        return value
-    if not value and not empty:
-        raise UsageError(f"{what} must not be empty")
-    if len(value) > limit:
-        raise UsageError(f"{what} is {len(value)} characters long; at most {limit}")
-    if any(ord(c) in _UNSHOWN or 0xD800 <= ord(c) <= 0xDFFF for c in value):
-        raise UsageError(f"{what} {value!r} contains control characters")
-    return value
-
-
-def check_amounts(what: str, amounts: Mapping[str, float]) -> None:
-    """What a call costs or used, by window: finite numbers of 0 or more."""
-    for window, amount in amounts.items():
-        check_name("window", window)
-        # type() and not isinstance: True is not an amount.
-        if type(amount) not in (int, float) or not 0 <= amount < AMOUNT_LIMIT:
-            raise UsageError(
-                f"{what} in {window!r} must be a number from 0 to {AMOUNT_LIMIT:g}, not {amount!r:.80}"
-            )
-
-
-def check_timeout(timeout: float | None) -> None:
-    """How long a caller is ready to wait."""
-    if timeout is None:
-        return
-    said: object = timeout
-    number = isinstance(said, int | float) and not isinstance(said, bool)
-    # A float may be endless; a whole number too large for one fails in the middle of the wait.
-    if not number or not (0 <= timeout < AMOUNT_LIMIT or timeout == math.inf):
-        raise UsageError(
-            f"timeout must be from 0 to {AMOUNT_LIMIT:g} seconds, or None for ever; not {timeout!r:.80}"
-        )
-
-
-def check_ask(ask: Ask) -> None:
-    """Refuse nonsense before it reaches the state."""
-    check_name("pool", ask.pool)
-    check_name("project", ask.project)
-    check_name("name", ask.name)
-    if ask.model != "":
-        check_name("model", ask.model, empty=True)
-    # type() and not isinstance: True is not a number of slots.
-    if type(ask.slots) is not int or type(ask.priority) is not int:
-        raise UsageError(f"slots and priority must be whole numbers, not {ask.slots!r} and {ask.priority!r}")
-    if ask.cost:
-        check_amounts("the cost", ask.cost)
-    if ask.ttl_s is not None:
-        check_ttl(ask.ttl_s)
-    if ask.key:
-        check_name("key", ask.key, limit=KEY_LIMIT)
-    if not 1 <= ask.slots <= SLOTS_LIMIT:
-        raise UsageError(f"slots must be from 1 to {SLOTS_LIMIT}, not {ask.slots!r:.80}")
-    if abs(ask.priority) > PRIORITY_LIMIT:
-        raise UsageError(
-            f"priority must be between -{PRIORITY_LIMIT} and {PRIORITY_LIMIT}, not {ask.priority}"
-        )
-    for kind, units in ask.resources.items():
-        check_name("resource", kind)
-        if type(units) is not int:
-            raise UsageError(f"units of resource {kind!r} must be a whole number, not {units!r:.80}")
-
-
-def check_demand(project: str, ttl_s: float) -> None:
-    """Refuse what announces nothing; a time that is over takes an announcement back."""
-    check_name("project", project)
-    if type(ttl_s) not in (int, float) or not ttl_s <= TTL_LIMIT_S:
-        raise UsageError(f"a demand lasts at most {TTL_LIMIT_S:g} s, not {ttl_s!r:.80}")
-
-
-def check_ttl(ttl_s: float) -> None:
-    if type(ttl_s) not in (int, float) or not 0 < ttl_s <= TTL_LIMIT_S:
-        raise UsageError(f"a time to live must be from above 0 to {TTL_LIMIT_S:g} s, not {ttl_s!r}")
-
-
 DEFAULT_POOL = "anthropic"
 AGENTS_POOL = "agents"
 """Where agents hold a slot whose calls are counted one by one in their providers' pools."""
@@ -303,28 +210,6 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def entries_by_name(what: str, named_by: str, given: object) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise UsageError(f"{what} must say a value for each {named_by}, not {given!r:.80}", settings=(what,))
-    return given
-
-
-def check_entry_names(what: str, named_by: str, given: object) -> Mapping[str, Any]:
-    """Entries by name, as a person gave them. What is stored already is not checked again."""
-    entries = entries_by_name(what, named_by, given)
-    for name, value in entries.items():
-        if value not in (0, "0"):
-            check_name(named_by, name)
-    return entries
-
-
-def check_whole(name: str, value: object, *, setting: str = "") -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UsageError(f"{name} must be a whole number, not {value!r}", settings=(setting or name,))
-    if value > 1_000_000_000:
-        raise UsageError(f"{name} is absurdly large: {value}", settings=(setting or name,))
-
-
 class MachineChanges(TypedDict, total=False):
     """The limits over all pools that a person may name. None turns one off."""
 
@@ -383,3 +268,121 @@ def check_machine(machine: MachineSettings) -> None:
     if not isinstance(machine, MachineSettings):
         raise UsageError(f"the machine's limits are a MachineSettings, not {machine!r:.80}")
     check_entry_names("resources", "resource", machine.resources)
+
+
+# -- checks -------------------------------------------------------------------------------------------------
+
+
+_UNSHOWN = frozenset(
+    [
+        *range(0x20),
+        *range(0x7F, 0xA0),
+        # What ends a line, and what turns the order of what follows.
+        *(0x061C, 0x200E, 0x200F, 0x2028, 0x2029),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    ]
+)
+"""Characters that no name may hold: a screen obeys them instead of showing them. Others that merely have no
+shape of their own, such as what joins two emoji into one, are fine."""
+
+
+def check_name(what: str, value: str, *, empty: bool = False, limit: int = NAME_LIMIT) -> str:
+    """A pool, project or task name: any printable text, bounded, so it can be shown and stored."""
+    if not isinstance(value, str):
+        raise UsageError(f"{what} must be text, not {type(value).__name__}")
+    if 0 < len(value) <= limit and value.isprintable():
+        return value
+    if not value and not empty:
+        raise UsageError(f"{what} must not be empty")
+    if len(value) > limit:
+        raise UsageError(f"{what} is {len(value)} characters long; at most {limit}")
+    if any(ord(c) in _UNSHOWN or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+        raise UsageError(f"{what} {value!r} contains control characters")
+    return value
+
+
+def check_amounts(what: str, amounts: Mapping[str, float]) -> None:
+    """What a call costs or used, by window: finite numbers of 0 or more."""
+    for window, amount in amounts.items():
+        check_name("window", window)
+        # type() and not isinstance: True is not an amount.
+        if type(amount) not in (int, float) or not 0 <= amount < AMOUNT_LIMIT:
+            raise UsageError(
+                f"{what} in {window!r} must be a number from 0 to {AMOUNT_LIMIT:g}, not {amount!r:.80}"
+            )
+
+
+def check_timeout(timeout: float | None) -> None:
+    """How long a caller is ready to wait."""
+    if timeout is None:
+        return
+    said: object = timeout
+    number = isinstance(said, int | float) and not isinstance(said, bool)
+    # A float may be endless; a whole number too large for one fails in the middle of the wait.
+    if not number or not (0 <= timeout < AMOUNT_LIMIT or timeout == math.inf):
+        raise UsageError(
+            f"timeout must be from 0 to {AMOUNT_LIMIT:g} seconds, or None for ever; not {timeout!r:.80}"
+        )
+
+
+def check_ask(ask: Ask) -> None:
+    """Refuse nonsense before it reaches the state."""
+    check_name("pool", ask.pool)
+    check_name("project", ask.project)
+    check_name("name", ask.name)
+    if ask.model != "":
+        check_name("model", ask.model, empty=True)
+    # type() and not isinstance: True is not a number of slots.
+    if type(ask.slots) is not int or type(ask.priority) is not int:
+        raise UsageError(f"slots and priority must be whole numbers, not {ask.slots!r} and {ask.priority!r}")
+    if ask.cost:
+        check_amounts("the cost", ask.cost)
+    if ask.ttl_s is not None:
+        check_ttl(ask.ttl_s)
+    if ask.key:
+        check_name("key", ask.key, limit=KEY_LIMIT)
+    if not 1 <= ask.slots <= SLOTS_LIMIT:
+        raise UsageError(f"slots must be from 1 to {SLOTS_LIMIT}, not {ask.slots!r:.80}")
+    if abs(ask.priority) > PRIORITY_LIMIT:
+        raise UsageError(
+            f"priority must be between -{PRIORITY_LIMIT} and {PRIORITY_LIMIT}, not {ask.priority}"
+        )
+    for kind, units in ask.resources.items():
+        check_name("resource", kind)
+        if type(units) is not int:
+            raise UsageError(f"units of resource {kind!r} must be a whole number, not {units!r:.80}")
+
+
+def check_demand(project: str, ttl_s: float) -> None:
+    """Refuse what announces nothing; a time that is over takes an announcement back."""
+    check_name("project", project)
+    if type(ttl_s) not in (int, float) or not ttl_s <= TTL_LIMIT_S:
+        raise UsageError(f"a demand lasts at most {TTL_LIMIT_S:g} s, not {ttl_s!r:.80}")
+
+
+def check_ttl(ttl_s: float) -> None:
+    if type(ttl_s) not in (int, float) or not 0 < ttl_s <= TTL_LIMIT_S:
+        raise UsageError(f"a time to live must be from above 0 to {TTL_LIMIT_S:g} s, not {ttl_s!r}")
+
+
+def entries_by_name(what: str, named_by: str, given: object) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{what} must say a value for each {named_by}, not {given!r:.80}", settings=(what,))
+    return given
+
+
+def check_entry_names(what: str, named_by: str, given: object) -> Mapping[str, Any]:
+    """Entries by name, as a person gave them. What is stored already is not checked again."""
+    entries = entries_by_name(what, named_by, given)
+    for name, value in entries.items():
+        if value not in (0, "0"):
+            check_name(named_by, name)
+    return entries
+
+
+def check_whole(name: str, value: object, *, setting: str = "") -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} must be a whole number, not {value!r}", settings=(setting or name,))
+    if value > 1_000_000_000:
+        raise UsageError(f"{name} is absurdly large: {value}", settings=(setting or name,))

@@ -1,20 +1,20 @@
-"""One gate, one line, one lock: who may start now, in this process.
+"""One pool, one line, one lock: which calls may start now, in this process.
 
 Two ways through. Most calls meet no line, no window and a cap that is not full: for them passes lie ready
 in ``free``, made in advance, and taking or returning one is a single list operation (atomic, no lock).
-Everything else goes through the lock and asks the gate.
+Everything else goes through the lock and asks the pool.
 
     free     passes that any caller may take; empty whenever the plan has to be asked
     minted   passes that exist, in hands or free: never above the cap, nor above the maximum
     calm     no caller waits, the plan is open, there are no windows and no spacing, the cap is not full
 
 Passes are made only here, under the lock, so no controller can put more into hands than ``maximum``. The
-pass that fills a cap that can move is never made in advance: the gate has to see it, a full cap is what
+pass that fills a cap that can move is never made in advance: the pool has to see it, a full cap is what
 growth is about. A pass that comes back while it is not calm is looked after by the caller that returned it
 (first return, then look at ``calm``; a waiter does it the other way round, so neither can miss the other).
 
-A release serves exactly those that fit now, and makes their starts in the same step. Time opens the gate too:
-one waiter, the last in line, watches it for all.
+A release serves exactly those that fit now, and makes their starts in the same step. Time too makes room:
+one waiter, the last in line, watches the time for all.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from flyball.core.pool.verdict import Reason, Verdict
 from flyball.core.provider.latency import LatencyTracker
 from flyball.core.signals import SUCCESSES, Signal, SignalKind
 from flyball.governor.limiter.retry_budget import RetryBudget
-from flyball.governor.limiter.waiters import Waiter, WaitQueue, refusal, verdict_of
+from flyball.governor.limiter.waiters import Waiter, WaitQueue, denial_verdict, refusal_error
 
 AHEAD = 256
 """Passes made in advance, at most."""
 UNSEEN_MOST = 1024
-"""After so many starts with a ready pass one goes by the gate, so that it learns how long a call takes."""
+"""After so many starts with a ready pass one goes by the pool, so that it learns how long a call takes."""
 SERVED_MOST = 100
 """Waiters served in one step; more are served in the next, so that none holds up an event loop."""
 SOONEST_S = 0.001
@@ -61,7 +61,6 @@ class AdmissionQueue:
         "failures",
         "fence_at",
         "free",
-        "gate",
         "high",
         "latency",
         "left",
@@ -70,25 +69,26 @@ class AdmissionQueue:
         "max_waiting",
         "maximum",
         "minted",
+        "pool",
         "started",
     )
 
     def __init__(
         self,
-        gate: LocalPool,
+        pool: LocalPool,
         clock: Callable[[], float],
         maximum: int | None,
         max_waiting: int | None = None,
     ) -> None:
-        self.gate, self.clock, self.maximum, self.max_waiting = gate, clock, maximum, max_waiting
+        self.pool, self.clock, self.maximum, self.max_waiting = pool, clock, maximum, max_waiting
         self.lock, self.budget, self.latency = threading.Lock(), RetryBudget(), LatencyTracker()
         self.line: WaitQueue[Waiter] = WaitQueue()
         self.free: deque[None] = deque()
         self.minted, self.calm, self.left = 0, False, UNSEEN_MOST
-        """``left``: starts with a ready pass until one must go by the gate. Counted without the lock: where
+        """``left``: starts with a ready pass until one must go by the pool. Counted without the lock: where
         threads really run at once a few may be missed, which only blurs a statistic."""
         self.high = -1
-        """What the gate has seen succeed at once: ends of more must be shown to it; below 0, all ends."""
+        """What the pool has seen succeed at once: ends of more must be shown to it; below 0, all ends."""
         self.started = self.failures = 0
         self.closed = False
         """No waiter is served any more, and none need wait."""
@@ -99,7 +99,7 @@ class AdmissionQueue:
         self._watch_at = INFINITY
         self._earned, self._earned_at = 0, clock()
         """Starts that the budget knows of, and since when it knows of no other."""
-        self._settle()
+        self._refill()
 
     @property
     def in_hands(self) -> int:
@@ -119,25 +119,25 @@ class AdmissionQueue:
     def enter(self, cost: Mapping[str, float]) -> CallStart | None:
         """A start, if one may be made now and the line is empty."""
         with self.lock:
-            now = self._look_round()
+            now = self._catch_up()
             free = not self.line.length and self._open_at(now, cost) <= now
             start = self._start(now, cost) if free else None
-            self._settle()
+            self._refill()
             return start
 
-    def stand(self, waiter: Waiter) -> None:
+    def enqueue(self, waiter: Waiter) -> None:
         """Get in line. It may be served at once. Raises RefusedError where as many wait as may wait."""
         with self.lock:
             self.calm = False
-            now = self._look_round()
+            now = self._catch_up()
             if self.max_waiting is not None and self.line.length >= self.max_waiting:
-                self._settle()
-                raise refusal(self._verdict(waiter.cost, now, line_full=True))
+                self._refill()
+                raise refusal_error(self._verdict(waiter.cost, now, line_full=True))
             self.line.join(waiter, waiter.priority, now=now)
             self._serve(now)
 
     def return_unused(self) -> None:
-        """A ready pass whose time was over when it was taken: it goes back, and the gate is asked."""
+        """A ready pass whose time was over when it was taken: it goes back, and the pool is asked."""
         self.free.append(None)
         self.left += 1
 
@@ -153,7 +153,7 @@ class AdmissionQueue:
         if waiter.start is None or not self.fenced:
             return False
         with self.lock:
-            now = self._look_round()
+            now = self._catch_up()
             self._undo(waiter.start, now)
             waiter.wait_on()
             self.line.join(waiter, waiter.priority, now=now)
@@ -164,42 +164,42 @@ class AdmissionQueue:
         """Get out of line, if it still stands there."""
         with self.lock:
             if self._remove(waiter):
-                self._serve(self._look_round())
+                self._serve(self._catch_up())
 
-    def look(self, waiter: Waiter | None = None) -> None:
+    def serve(self, waiter: Waiter | None = None) -> None:
         """Serve the waiters that fit now: after a pass came back, or when the time has come."""
         with self.lock:
             if waiter is not None and waiter is self._watcher:
                 self._watch_at = INFINITY
-            self._serve(self._look_round())
+            self._serve(self._catch_up())
 
-    def _look_round(self) -> float:
-        """Before anything under the lock: the gate learns what happened without it."""
-        gate, unseen = self.gate, UNSEEN_MOST - self.left
+    def _catch_up(self) -> float:
+        """Before anything under the lock: the pool learns what happened without it."""
+        pool, unseen = self.pool, UNSEEN_MOST - self.left
         if unseen:
             self.left += unseen
             self.started += unseen
-            gate.count_starts(unseen)
-        gate.counts.in_use = self.minted - len(self.free)
+            pool.count_starts(unseen)
+        pool.counts.in_use = self.minted - len(self.free)
         return self.clock()
 
     def _open_at(self, now: float, cost: Mapping[str, float]) -> float:
         if self.maximum is not None and self.in_hands >= self.maximum:
             return INFINITY
-        return self.gate.earliest_start(now, cost)
+        return self.pool.earliest_start(now, cost)
 
     def _start(self, now: float, cost: Mapping[str, float]) -> CallStart | None:
         if not self._take_pass():
             return None
         self.started += 1
-        self.gate.counts.in_use = self.minted - len(self.free) - 1
+        self.pool.counts.in_use = self.minted - len(self.free) - 1
         # Chance costs more than half a start, and only spacing has a use for it.
-        return self.gate.start(now, cost, chance=random() if self.gate.limits.spacing_s else 0.5)
+        return self.pool.start(now, cost, chance=random() if self.pool.limits.spacing_s else 0.5)
 
     def _take_pass(self) -> bool:
         if self._pop_free():
             return True
-        limits = self.gate.limits
+        limits = self.pool.limits
         most = limits.ceiling if limits.phase is Phase.TRIAL else limits.cap
         if self.minted >= most or (self.maximum is not None and self.minted >= self.maximum):
             return False
@@ -218,37 +218,37 @@ class AdmissionQueue:
 
     # -- ending -----------------------------------------------------------------------------------
 
-    def hear(self, start: CallStart, signal: Signal) -> None:
+    def report(self, start: CallStart, signal: Signal) -> None:
         """Something was said about a call that goes on: it takes effect now."""
         with self.lock:
-            now = self._look_round()
-            self.gate.renew(now)
-            self.gate.report(start, signal, now)
+            now = self._catch_up()
+            self.pool.renew(now)
+            self.pool.report(start, signal, now)
             self._serve(now)
 
     def end(self, start: CallStart, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:
         with self.lock:
-            now = self._look_round()
+            now = self._catch_up()
             if signal.kind is SignalKind.OK and self.latency.note(_CALL, now - start.sent_at):
                 signal = replace(signal, kind=SignalKind.SLOW, detail=f"{_CALL} is slow")
             if signal.kind is not SignalKind.OK:
                 self.failures += signal.kind not in SUCCESSES
-                self.gate.renew(now)
+                self.pool.renew(now)
                 if signal.kind is SignalKind.TIMEOUT:
-                    self._told_budget(now).take(now)
-            self.gate.end(start, signal, now, actual=actual, heard=heard)
+                    self._current_budget(now).take(now)
+            self.pool.end(start, signal, now, actual=actual, heard=heard)
             self.minted -= 1
             self._serve(now)
 
     def abandon(self, start: CallStart) -> None:
         """A start that came to nothing: its waiter was cancelled before it could begin."""
         with self.lock:
-            now = self._look_round()
+            now = self._catch_up()
             self._undo(start, now)
             self._serve(now)
 
     def _undo(self, start: CallStart, now: float) -> None:
-        self.gate.abandon(start, now)
+        self.pool.abandon(start, now)
         self.minted -= 1
         self.started -= 1
 
@@ -256,15 +256,15 @@ class AdmissionQueue:
 
     def retries_left(self, now: float) -> int:
         """Under the lock."""
-        return self._told_budget(now).left(now)
+        return self._current_budget(now).left(now)
 
     def take_retry(self) -> bool:
         with self.lock:
             now = self.clock()
-            return self._told_budget(now).take(now)
+            return self._current_budget(now).take(now)
 
-    def _told_budget(self, now: float) -> RetryBudget:
-        """It is told of calls only when it is asked: the quick way through has no time for it."""
+    def _current_budget(self, now: float) -> RetryBudget:
+        """The budget, told of the calls since it was last asked: the quick way through has no time for it."""
         starts = self.starts
         self.budget.call(now, count=max(0, starts - self._earned), since=self._earned_at)
         self._earned, self._earned_at = starts, now
@@ -279,7 +279,7 @@ class AdmissionQueue:
             if served == SERVED_MOST:
                 at = now
                 break
-            waiter = line.first(now=now, ageing_s=self.gate.limits.ageing_s)
+            waiter = line.first(now=now, ageing_s=self.pool.limits.ageing_s)
             at = self._open_at(now, waiter.cost)
             start = self._start(now, waiter.cost) if at <= now else None
             if start is None:
@@ -290,7 +290,7 @@ class AdmissionQueue:
                 waiter.start = None
                 self._undo(start, now)
             served += 1
-        self._settle()
+        self._refill()
         if line.length:
             self._watch(at, now)
 
@@ -311,14 +311,14 @@ class AdmissionQueue:
                 return
             self._remove(watcher)
 
-    def _settle(self) -> None:
-        """After anything under the lock: how many passes lie ready."""
-        gate, limits, in_hands = self.gate, self.gate.limits, self.minted - len(self.free)
-        unseen_most = limits.cap if gate.fixed else limits.cap - 1
+    def _refill(self) -> None:
+        """After anything under the lock: make or take away passes, so that as many lie ready as may."""
+        pool, limits, in_hands = self.pool, self.pool.limits, self.minted - len(self.free)
+        unseen_most = limits.cap if pool.is_fixed else limits.cap - 1
         calm = (
             in_hands <= unseen_most
             and not self.line.length
-            and not gate.windows
+            and not pool.windows
             and not limits.spacing_s
             and limits.phase is Phase.CLOSED
             and limits.closed_until is None
@@ -335,25 +335,25 @@ class AdmissionQueue:
             # Counted before they can be taken: the count of calls in flight is never too low.
             more, self.minted = most - self.minted, most
             self.free.extend([None] * more)
-        self.high = gate.meters.high if calm else -1
+        self.high = pool.meters.high if calm else -1
         self.calm = calm
-        if gate.facts:
-            self.facts.extend(gate.facts)
-            gate.facts.clear()
+        if pool.facts:
+            self.facts.extend(pool.facts)
+            pool.facts.clear()
 
     # -- telling, changing, forking ---------------------------------------------------------------
 
     def verdict(self, cost: Mapping[str, float]) -> Verdict:
         """Why a call of this cost cannot start now."""
         with self.lock:
-            now = self._look_round()
+            now = self._catch_up()
             verdict = self._verdict(cost, now)
-            self._settle()
+            self._refill()
             return verdict
 
     def _verdict(self, cost: Mapping[str, float], now: float, *, line_full: bool = False) -> Verdict:
         at, waiting = self._open_at(now, cost), self.line.length
-        verdict = verdict_of(self.gate, cost, now=now, at=at, maximum=self.maximum, waiting=waiting)
+        verdict = denial_verdict(self.pool, cost, now=now, at=at, maximum=self.maximum, waiting=waiting)
         if not line_full:
             return verdict
         return replace(
@@ -365,17 +365,17 @@ class AdmissionQueue:
     ) -> None:
         """Other limits from now on: waiters that fit are served, calls that are too many finish."""
         with self.lock:
-            now = self._look_round()
+            now = self._catch_up()
             self.maximum, self.max_waiting = maximum, max_waiting
-            self.gate.change(settings, now, reseed=reseed)
+            self.pool.change(settings, now, reseed=reseed)
             self._serve(now)
 
-    def heir(self) -> AdmissionQueue:
+    def copy_for_child(self) -> AdmissionQueue:
         """In a forked child: what was learned goes on, what was in hands and in line is the parent's."""
         self.line, self.calm = WaitQueue(), False
         self._watcher, self._watch_at = None, INFINITY
-        gate = copy(self.gate)
-        gate.counts, gate.facts = PoolCounts(), []
-        gate.meters = copy(gate.meters)
-        gate.meters.trial_id = None
-        return AdmissionQueue(gate, self.clock, self.maximum, self.max_waiting)
+        pool = copy(self.pool)
+        pool.counts, pool.facts = PoolCounts(), []
+        pool.meters = copy(pool.meters)
+        pool.meters.trial_id = None
+        return AdmissionQueue(pool, self.clock, self.maximum, self.max_waiting)

@@ -10,7 +10,7 @@ of the queue would cost 20 ns, and those of leaving in ``release`` and ``__aexit
 fields they read those that say whether a pass is ready, and write ``free`` and ``left``; all else is a method
 of the queue.
 
-What an exception that leaves a call says about load. Most say nothing.
+A call that ends with an exception says what that says about load (``signal_from_exception``): mostly nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flyball.core.provider.http_response import from_http
 from flyball.core.signals import CONGESTION, Signal, SignalKind
 from flyball.errors import FlyballError, Throttled, UsageError
 from flyball.governor.limiter.admission_queue import AdmissionQueue
-from flyball.governor.limiter.waiters import TaskWaiter, ThreadWaiter, refusal
+from flyball.governor.limiter.waiters import TaskWaiter, ThreadWaiter, refusal_error
 from flyball.host.event_loop import asyncio_loop
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from flyball.core.provider.rate_limit_headers import HeaderLines
 
 
-def signal_of(error: BaseException) -> Signal | None:
-    """None where it says nothing: a bug in the call, a cancellation, another limiter's refusal.
+def signal_from_exception(error: BaseException) -> Signal | None:
+    """None where it says nothing: a bug in the call, a cancellation, another limiter's refusal_error.
 
-    >>> signal_of(Throttled(retry_after_s=7)).retry_after_s
+    >>> signal_from_exception(Throttled(retry_after_s=7)).retry_after_s
     7
-    >>> signal_of(ConnectionResetError()).kind
+    >>> signal_from_exception(ConnectionResetError()).kind
     <SignalKind.TIMEOUT: 'timeout'>
-    >>> signal_of(KeyError("x")) is None
+    >>> signal_from_exception(KeyError("x")) is None
     True
     """
     if isinstance(error, Throttled):
@@ -83,7 +83,7 @@ class CallRecord:
         self.start = start
         self.signal: Signal | None = None
         self.heard = False
-        """The gate knows the signal already."""
+        """The pool knows the signal already."""
         self.actual: Mapping[str, float] = NO_COST
 
 
@@ -143,17 +143,16 @@ class CallSlot:
         self._use()
         start = self._queue.enter(self.cost)
         if start is None:
-            raise refusal(self._queue.verdict(self.cost))
+            raise refusal_error(self._queue.verdict(self.cost))
         self._call = CallRecord(start)
         return self
 
     async def _wait_async(self) -> CallSlot:
-
         self._call, queue = USED, self._queue
         start = queue.enter(self.cost)
         if start is None:
             waiter = TaskWaiter(queue, asyncio_loop(), self.priority, self.cost)
-            queue.stand(waiter)
+            queue.enqueue(waiter)
             start = await waiter.wait(self.timeout)
         self._call = CallRecord(start)
         return self
@@ -163,7 +162,7 @@ class CallSlot:
         start = queue.enter(self.cost)
         if start is None:
             waiter = ThreadWaiter(queue, self.priority, self.cost)
-            queue.stand(waiter)
+            queue.enqueue(waiter)
             start = waiter.wait(self.timeout)
         self._call = CallRecord(start)
         return self
@@ -210,7 +209,7 @@ class CallSlot:
             signal = replace(signal, buckets=call.signal.buckets)
         call.signal, call.heard = signal, signal.kind is not SignalKind.OK
         if call.heard:
-            self._queue.hear(call.start, signal)
+            self._queue.report(call.start, signal)
         return signal
 
     def settle(self, **actual: float) -> None:
@@ -242,7 +241,7 @@ class CallSlot:
             self._call = USED
             queue.free.append(None)
             if not queue.calm:
-                queue.look()
+                queue.serve()
             return
         self._end(error)
 
@@ -261,7 +260,7 @@ class CallSlot:
             self._call = USED
             queue.free.append(None)
             if not queue.calm:
-                queue.look()
+                queue.serve()
             return
         self._end(None)
 
@@ -274,11 +273,11 @@ class CallSlot:
 
 
 def _last_word(call: CallRecord, error: BaseException | None) -> tuple[Signal, bool]:
-    """The signal the call ends with, and whether the gate knows it already."""
+    """The signal the call ends with, and whether the pool knows it already."""
     said = call.signal
     if said is not None and said.kind in CONGESTION:
         return said, True
-    found = None if error is None else signal_of(error)
+    found = None if error is None else signal_from_exception(error)
     if found is not None:
         return found, False
     if said is not None:
@@ -287,7 +286,7 @@ def _last_word(call: CallRecord, error: BaseException | None) -> tuple[Signal, b
 
 
 class PendingCallSlot(CallSlot):
-    """A slot asked for with a priority, a cost or a timeout. It always goes by the gate."""
+    """A slot asked for with a priority, a cost or a timeout. It always asks the pool."""
 
     __slots__ = ("_cost", "_priority", "_timeout")
 

@@ -96,12 +96,12 @@ class LimiterStats:
     @classmethod
     def _from_queue(cls, queue: AdmissionQueue) -> LimiterStats:
         with queue.lock:
-            gate, now = queue.gate, queue.clock()
-            limits, learned, s = gate.limits, gate.memory.cap, gate.settings
+            pool, now = queue.pool, queue.clock()
+            limits, learned, s = pool.limits, pool.memory.cap, pool.settings
             closed_s = 0.0 if limits.closed_until is None else limits.closed_until - now
             throttled_at = learned.last_throttle_at
             return cls(
-                name=gate.name,
+                name=pool.name,
                 profile=s.profile,
                 controller=s.controller,
                 in_use=queue.in_hands,
@@ -112,14 +112,14 @@ class LimiterStats:
                 max_waiting=queue.max_waiting,
                 phase=limits.phase.value,
                 closed_for_s=closed_s if closed_s > 0 else None,
-                hold_mean_s=gate.meters.hold_mean_s,
+                hold_mean_s=pool.meters.hold_mean_s,
                 successes=queue.successes,
                 throttles=learned.throttle_count,
                 last_throttle_age_s=None if throttled_at is None else now - throttled_at,
                 retries_left=queue.retries_left(now),
                 windows=tuple(
                     WindowStats(window.name, window.limit, window.level_at(now), window.source.value)
-                    for window in gate.windows
+                    for window in pool.windows
                 ),
             )
 
@@ -162,10 +162,10 @@ class Limiter(SlotMethods):
         check_maximum(maximum)
         _check_whole("max_waiting", max_waiting, least=0)
         self._changes: PoolChanges = {"profile": "calls", **settings}
-        pool, now = self._resolve(self._changes, maximum), clock()
-        check_settings(settings, pool)
-        gate = LocalPool(pool, now, name=check_name("limiter", name))
-        self._queue = AdmissionQueue(gate, clock, maximum, max_waiting)
+        resolved, now = self._resolve(self._changes, maximum), clock()
+        check_settings(settings, resolved)
+        pool = LocalPool(resolved, now, name=check_name("limiter", name))
+        self._queue = AdmissionQueue(pool, clock, maximum, max_waiting)
         survive_forks(self)
 
     @staticmethod
@@ -224,7 +224,7 @@ class Limiter(SlotMethods):
 
     def _look(self) -> None:
         """Look at the clock now. Only tests with a clock of their own, which stands still, need it."""
-        self._queue.look()
+        self._queue.serve()
 
     def stats(self) -> LimiterStats:
         """What is happening now. Reading changes nothing."""
@@ -251,4 +251,4 @@ class Limiter(SlotMethods):
         """Slots and waiters are the parent's; what it learned stays."""
         left = self._queue
         left.lock.release()
-        self._queue = left.heir()
+        self._queue = left.copy_for_child()

@@ -4,7 +4,7 @@ Over a sliding window, retries may be a tenth of the calls plus a few; then the 
 is. One kind of budget serves all who try again: a ``RetryPolicy``, and a ``Limiter``, which also charges for
 every timeout and lost connection it hears of, since its caller tries those again.
 
-Throttles spend nothing behind a gate: their pace is the gate's business.
+Throttles spend nothing behind a limiter or a pool, which sets their pace.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
-"""The waiters of an admission queue: tasks of event loops, and threads. One line holds both.
+"""The waiters of an admission queue, the line that they stand in, and the verdict on why one waits.
 
-A waiter that is served is woken once, with its start already made: none overtakes it on the way. Only where
-starts have an end, the fence of a share, one that wakes after it gives its start back and waits on. A waiter
-may also be the one that watches the time for the whole line (``look_in``): a Retry-After, a breaker or a
-window opens without anybody releasing anything.
+A waiter is a task of an event loop or a thread; one line holds both. One that is served is woken once, with
+its start already made: none overtakes it on the way. Only where starts have an end, the fence of a share,
+one that wakes after it gives its start back and waits on. A waiter may also be the one that watches the time
+for the whole line (``look_in``): a Retry-After, a breaker or a window opens without any release. All its
+methods but ``wait`` are called with the admission queue's lock held.
 
-All methods but ``wait`` are called with the admission queue's lock held.
+The line (``WaitQueue``) serves higher priority first, first come first served within one. Every step is O(1):
+leaving from the middle costs the same as being served, so a storm of cancellations leaves nothing behind for
+a release to step over. A waiter that waits long rises (``fairness.aged_priority``): of each priority only
+the oldest can be next, so that as many are compared as there are different priorities.
 
-A waiting line: higher priority first, first come first served within one. Every step is O(1).
-
-Leaving from the middle costs the same as being served, so a storm of cancellations leaves nothing behind for
-a release to step over. An ask that waits long rises (``admission.aged_priority``): of each priority only the
-oldest can be next, so that as many are compared as there are different priorities.
-
-Why a call cannot start now, in the words of every other refusal.
+A call that cannot start now is told why by ``denial_verdict``, in the words of every other refusal.
 """
 
 from __future__ import annotations
@@ -39,18 +37,18 @@ if TYPE_CHECKING:
     from flyball.governor.limiter.admission_queue import AdmissionQueue
 
 
-def verdict_of(
-    gate: LocalPool, cost: Mapping[str, float], *, now: float, at: float, maximum: int | None, waiting: int
+def denial_verdict(
+    pool: LocalPool, cost: Mapping[str, float], *, now: float, at: float, maximum: int | None, waiting: int
 ) -> Verdict:
     """``at`` is when to look again: infinity where only the end of another call helps."""
-    reason, detail = _reason(gate, cost, now, maximum, waiting)
+    reason, detail = _reason(pool, cost, now, maximum, waiting)
     timed = at != INFINITY and reason not in (Reason.CAP, Reason.QUEUE)
     return Verdict(
         kind=VerdictKind.REFUSED,
         reason=reason,
-        pool=gate.name,
-        in_use=gate.in_use,
-        cap=gate.cap if maximum is None else min(gate.cap, maximum),
+        pool=pool.name,
+        in_use=pool.in_use,
+        cap=pool.cap if maximum is None else min(pool.cap, maximum),
         position=waiting + 1 if waiting else 0,
         look_again_s=max(0.0, at - now) if at != INFINITY else None,
         estimate_s=max(0.0, at - now) if timed else None,
@@ -58,25 +56,25 @@ def verdict_of(
     )
 
 
-def refusal(verdict: Verdict) -> RefusedError:
+def refusal_error(verdict: Verdict) -> RefusedError:
     return PoolClosedError(verdict) if verdict.reason in CLOSED_REASONS else AtCapacityError(verdict)
 
 
 def _reason(
-    gate: LocalPool, cost: Mapping[str, float], now: float, maximum: int | None, waiting: int
+    pool: LocalPool, cost: Mapping[str, float], now: float, maximum: int | None, waiting: int
 ) -> tuple[Reason, str]:
-    limits = gate.limits
+    limits = pool.limits
     if limits.closed_until is not None and now < limits.closed_until:
         return (Reason.BREAKER if limits.phase is Phase.OPEN else Reason.RETRY_AFTER), ""
-    if limits.phase is Phase.TRIAL and gate.meters.trial_id is not None:
+    if limits.phase is Phase.TRIAL and pool.meters.trial_id is not None:
         return Reason.TRIAL, ""
-    if limits.spacing_s and limits.phase is not Phase.TRIAL and now < gate.meters.next_grant_at:
+    if limits.spacing_s and limits.phase is not Phase.TRIAL and now < pool.meters.next_grant_at:
         return Reason.SPACING, ""
-    if maximum is not None and gate.in_use >= maximum:
+    if maximum is not None and pool.in_use >= maximum:
         return Reason.CAP, "at the hard maximum"
-    if gate.in_use >= gate.cap:
+    if pool.in_use >= pool.cap:
         return Reason.CAP, ""
-    _, window = windowing.room_at(gate.windows, cost, now)
+    _, window = windowing.room_at(pool.windows, cost, now)
     if window:
         return Reason.WINDOW, f"no room in the window {window!r}"
     return (Reason.QUEUE if waiting else Reason.CAP), ""
@@ -165,17 +163,17 @@ class TaskWaiter:
         if self._timer is not None:
             self._timer.cancel()
         if not self._future.done():
-            self._timer = self._loop.call_later(delay_s, self._queue.look, self)
+            self._timer = self._loop.call_later(delay_s, self._queue.serve, self)
 
 
 class ThreadWaiter:
     """A thread. It waits on a lock that is released to wake it."""
 
-    __slots__ = ("_bell", "_look_at", "_queue", "cost", "priority", "start")
+    __slots__ = ("_look_at", "_queue", "_wakeup", "cost", "priority", "start")
 
     def __init__(self, queue: AdmissionQueue, priority: int, cost: Mapping[str, float]) -> None:
-        self._queue, self._bell, self._look_at = queue, threading.Lock(), INFINITY
-        self._bell.acquire()
+        self._queue, self._wakeup, self._look_at = queue, threading.Lock(), INFINITY
+        self._wakeup.acquire()
         self.priority, self.cost = priority, cost
         self.start: CallStart | None = None
 
@@ -189,7 +187,7 @@ class ThreadWaiter:
                 if time.monotonic() >= deadline:
                     break
                 self._look_at = INFINITY
-                self._queue.look(self)
+                self._queue.serve(self)
         except BaseException:
             self._queue.leave(self)
             if self.start is not None:
@@ -199,12 +197,12 @@ class ThreadWaiter:
 
     def _sleep(self, until: float) -> bool:
         if until == INFINITY:
-            return self._bell.acquire()
-        return self._bell.acquire(timeout=min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
+            return self._wakeup.acquire()
+        return self._wakeup.acquire(timeout=min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX))
 
     def wake(self) -> bool:
-        if self._bell.locked():
-            self._bell.release()
+        if self._wakeup.locked():
+            self._wakeup.release()
         return True
 
     def wait_on(self) -> None:
@@ -212,7 +210,7 @@ class ThreadWaiter:
 
     def look_in(self, delay_s: float) -> bool:
         self._look_at = time.monotonic() + delay_s
-        # It sleeps with the old time: rung, it goes back to sleep with the new one.
+        # It sleeps with the old time: woken, it goes back to sleep with the new one.
         return self.wake()
 
 
@@ -226,7 +224,7 @@ def _start_or_raise(
     if waiter.start is None:
         queue.leave(waiter)
     if waiter.start is None and queue.closed:
-        raise refusal(queue.verdict(waiter.cost))
+        raise refusal_error(queue.verdict(waiter.cost))
     if waiter.start is None:
         raise WaitTimeoutError(queue.verdict(waiter.cost), timeout or 0.0)
     return waiter.start

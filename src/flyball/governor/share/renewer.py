@@ -84,7 +84,7 @@ class ShareRenewer:
             end.setblocking(False)
         with self.queue.lock:
             self._limit(self.queue.clock())
-            self.queue.listen(self._stir)
+            self.queue.set_listener(self._on_change)
         for work in (self._renewing, self._fencing):
             self._threads.append(start_thread(work, name=f"flyball-{work.__name__.strip('_')}"))
 
@@ -120,7 +120,7 @@ class ShareRenewer:
         """In a forked child: the lease and its threads are the parent's."""
         self._over = True
         self.holding = holder.leave(self.holding)
-        self.queue.listen(None)
+        self.queue.set_listener(None)
         self.queue.allow(0, until=-INFINITY, why="the share belongs to the parent process")
         self.queue.end_all_waits()
         self._threads = []
@@ -151,7 +151,7 @@ class ShareRenewer:
             now=self.queue.clock(),
         )
 
-    def _stir(self) -> None:
+    def _on_change(self) -> None:
         """Something happened at the queue: a renewal may be due sooner."""
         queue, holding = self.queue, self.holding
         if queue.line.length or queue.minted < holding.slots or queue.has_news:
@@ -179,7 +179,7 @@ class ShareRenewer:
         finally:
             with self.changed:
                 self._over = True
-                self.queue.listen(None)
+                self.queue.set_listener(None)
                 self.changed.notify_all()
             for end in (self._bell, self._ear):
                 end.close()
@@ -230,7 +230,7 @@ class ShareRenewer:
         except FlyballError as error:
             self._note_failure(renewal, signals, error)
         except Exception as error:  # a renewing thread that dies would be found out by its fence only
-            _log.exception("the share of %s could not be renewed", self.queue.gate.name)
+            _log.exception("the share of %s could not be renewed", self.queue.pool.name)
             self._note_failure(renewal, signals, StoreError(str(error)))
         else:
             self._receive(reply, news.refused_at)
@@ -247,9 +247,9 @@ class ShareRenewer:
             renewal,
             in_flight=queue.in_hands,
             peak=news.peak,
-            hold_s=queue.gate.meters.hold_mean_s,
+            hold_s=queue.pool.meters.hold_mean_s,
             refused_age_s=None if news.refused_at is None else now - news.refused_at,
-            estimate=None if queue.gate.fixed else float(queue.gate.cap),
+            estimate=None if queue.pool.is_fixed else float(queue.pool.cap),
             mailbox=self._box.address if self._box is not None else "",
         )
         return told, news
@@ -290,7 +290,7 @@ class ShareRenewer:
             try:
                 self._outage.on_fenced()
             except Exception:
-                _log.exception("on_fenced of the share of %s failed", self.queue.gate.name)
+                _log.exception("on_fenced of the share of %s failed", self.queue.pool.name)
 
     def _wait_for_fence(self) -> bool:
         """True each time that a share which was answered before runs out of time; False at the end."""

@@ -62,26 +62,26 @@ class ShareNews:
 
 
 class ShareLimiter(AdmissionQueue):
-    __slots__ = ("_closed_why", "_outbox", "_overloads", "_peak", "_refused_at", "_stir", "_throttles")
+    __slots__ = ("_closed_why", "_on_change", "_outbox", "_overloads", "_peak", "_refused_at", "_throttles")
 
-    def __init__(self, gate: LocalPool, clock: Callable[[], float] = clock) -> None:
-        self._stir: Callable[[], None] = _do_nothing
+    def __init__(self, pool: LocalPool, clock: Callable[[], float] = clock) -> None:
+        self._on_change: Callable[[], None] = _do_nothing
         self._closed_why = "before its first renewal"
         self._peak = self._throttles = self._overloads = 0
         self._refused_at: float | None = None
         self._outbox: deque[Signal] = deque(maxlen=OUTBOX)
-        super().__init__(gate, clock, 0)
+        super().__init__(pool, clock, 0)
         self.fence_at = -INFINITY
 
     # -- all of these with the lock held --------------------------------------------------------------
 
-    def listen(self, stir: Callable[[], None] | None) -> None:
+    def set_listener(self, on_change: Callable[[], None] | None) -> None:
         """Call it, with the lock held, after anything that a renewal might be about."""
-        self._stir = stir or _do_nothing
+        self._on_change = on_change or _do_nothing
 
     def allow(self, maximum: int, *, until: float, why: str) -> None:
         """So much may be in flight from now on, until then; ``why`` is for those who are refused."""
-        now = self._look_round()
+        now = self._catch_up()
         self.maximum, self.fence_at, self._closed_why = maximum, until, why
         self._serve(now)
 
@@ -124,13 +124,13 @@ class ShareLimiter(AdmissionQueue):
             return INFINITY
         return super()._open_at(now, cost)
 
-    def _settle(self) -> None:
-        super()._settle()
+    def _refill(self) -> None:
+        super()._refill()
         self._peak = max(self._peak, self.in_hands)
-        self._stir()
+        self._on_change()
 
-    def hear(self, start: CallStart, signal: Signal) -> None:
-        super().hear(start, signal)
+    def report(self, start: CallStart, signal: Signal) -> None:
+        super().report(start, signal)
         self._tell(start, signal)
 
     def end(self, start: CallStart, signal: Signal, *, heard: bool, actual: Mapping[str, float]) -> None:
@@ -148,7 +148,7 @@ class ShareLimiter(AdmissionQueue):
                 self._refused_at = start.sent_at
             else:
                 self._outbox.append(replace(signal, buckets=()))
-            self._stir()
+            self._on_change()
 
     def verdict(self, cost: Mapping[str, float]) -> Verdict:
         verdict = super().verdict(cost)

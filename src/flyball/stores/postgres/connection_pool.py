@@ -2,8 +2,8 @@
 
 A library's pool would start threads, and neither they nor its locks survive a fork; a stack and a few tokens
 do. A connection on which the server has hung up is found out before it is used, so a server that was
-restarted costs no error. Nothing is ever sent twice by itself: a grant whose answer was lost must not
-be made again (transaction.py). So a grant also carries the time until which its sender waits, on the server's
+restarted costs no error. Nothing is ever sent twice by itself: a grant whose answer was lost must not be
+made again (lost_replies.py). So a grant also carries the time until which its sender waits, on the server's
 clock; one that arrives later, out of the buffer of a server that was stopped, changes nothing.
 
 Whatever was opened is closed by ``close``, and without that call when the server is no longer used or
@@ -25,7 +25,7 @@ from flyball.stores.postgres.address import Address, parse
 from flyball.stores.postgres.connection import Connection, connect, look_again
 from flyball.stores.postgres.errors import VANISHED, as_store_error
 from flyball.stores.postgres.migrations import LAYOUT, bring_forward, check
-from flyball.stores.postgres.notifications import NotificationListener, hang_up
+from flyball.stores.postgres.notifications import NotificationListener, wake_listener
 from flyball.stores.postgres.queries import CLOCK
 
 SPARE_S = 60.0
@@ -43,13 +43,13 @@ class ConnectionPool:
         self.closed = False
         self._idle: list[Connection] = []
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
-        self._ears: weakref.WeakSet[Connection] = weakref.WeakSet()
-        weakref.finalize(self, _let_go, self._all, self._ears)
-        self._room = self._all_free()
+        self._listening: weakref.WeakSet[Connection] = weakref.WeakSet()
+        weakref.finalize(self, _let_go, self._all, self._listening)
+        self._room = self._tokens()
         self._offset_s = 0.0
 
     def __repr__(self) -> str:
-        return f"<Server {self.words}>"
+        return f"<ConnectionPool {self.words}>"
 
     # -- time ---------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class ConnectionPool:
                 f"{self.answer_s:g} s; connections= in FLYBALL_URL allows more"
             ) from None
         try:
-            link = self._found()
+            link = self._take()
             try:
                 if link.layout != LAYOUT:
                     self._prepare(link, writing=writing)
@@ -104,18 +104,18 @@ class ConnectionPool:
             room.put(None)
 
     def listener(self) -> NotificationListener:
-        """A connection of its own, for hearing channels."""
-        link = self._opened()
-        self._ears.add(link)
+        """A connection of its own that listens to channels."""
+        link = self._open()
+        self._listening.add(link)
         me = weakref.ref(self)
         return NotificationListener(link, lambda: (server := me()) is None or server.closed)
 
     def close(self) -> None:
-        """For good."""
+        """Close all; nothing is opened again."""
         self.closed = True
         self._drop_idle()
-        for link in list(self._ears):
-            hang_up(link)
+        for link in list(self._listening):
+            wake_listener(link)
 
     def _drop_idle(self) -> None:
         idle, self._idle = self._idle, []
@@ -129,17 +129,17 @@ class ConnectionPool:
             _parents.append(link)
         self._idle = []
         self._all.clear()
-        self._ears.clear()
-        self._room = self._all_free()
+        self._listening.clear()
+        self._room = self._tokens()
 
-    def _all_free(self) -> queue.SimpleQueue[None]:
+    def _tokens(self) -> queue.SimpleQueue[None]:
         """As many tokens as connections may be lent at once."""
         room: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(self.address.connections):
             room.put(None)
         return room
 
-    def _found(self) -> Connection:
+    def _take(self) -> Connection:
         while self._idle:
             try:
                 link = self._idle.pop()
@@ -148,9 +148,9 @@ class ConnectionPool:
             if link.usable:
                 return link
             link.close()
-        return self._opened()
+        return self._open()
 
-    def _opened(self) -> Connection:
+    def _open(self) -> Connection:
         self._check_open()
         try:
             link, now = connect(self.address)
@@ -193,10 +193,10 @@ class ConnectionPool:
             spare.close()
 
 
-def _let_go(links: Iterable[Connection], ears: Iterable[Connection]) -> None:
-    """Of what a server leaves behind; who listens closes its connection by itself."""
-    listening = set(ears)
-    for link in listening:
-        hang_up(link)
-    for link in set(links) - listening:
+def _let_go(links: Iterable[Connection], listening: Iterable[Connection]) -> None:
+    """Of what a pool leaves behind; the thread that listens closes its connection by itself."""
+    woken = set(listening)
+    for link in woken:
+        wake_listener(link)
+    for link in set(links) - woken:
         link.close()

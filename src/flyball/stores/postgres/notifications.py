@@ -25,7 +25,7 @@ class NotificationListener:
 
     def __init__(self, link: Connection, is_closed: Callable[[], bool]) -> None:
         self._link, self._is_closed = link, is_closed
-        self._heard: deque[dict[str, str]] = deque()
+        self._messages: deque[dict[str, str]] = deque()
         # What comes along with the answer to something else.
         link.add_notify_handler(lambda notify: self._take(notify.payload))
 
@@ -33,17 +33,17 @@ class NotificationListener:
         for channel in channels:
             self._check_open()
             self._link.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-            self._heard.append({"type": "subscribe"})
+            self._messages.append({"type": "subscribe"})
 
     def get_message(self, *, timeout: float) -> dict[str, str] | None:
         self._check_open()
-        if not self._heard:
+        if not self._messages:
             poller = select.poll()
             poller.register(self._link.fileno(), select.POLLIN)
             if poller.poll(timeout * 1000):
                 self._check_open()
                 self._take_notifications()
-        return self._heard.popleft() if self._heard else None
+        return self._messages.popleft() if self._messages else None
 
     def _take_notifications(self) -> None:
         self._link.pgconn.consume_input()
@@ -51,12 +51,12 @@ class NotificationListener:
             self._take(notify.extra.decode())
 
     def _take(self, payload: str) -> None:
-        self._heard.extend({"type": "message", "data": words} for words in payload.split(","))
+        self._messages.extend({"type": "message", "data": words} for words in payload.split(","))
 
     def ping(self) -> None:
         """Raises where the server is gone; what came meanwhile is read next."""
         self._link.execute("SELECT 1")
-        self._heard.append({"type": "pong"})
+        self._messages.append({"type": "pong"})
 
     def close(self) -> None:
         self._link.close()
@@ -66,7 +66,7 @@ class NotificationListener:
             raise StoreClosedError("the listener was closed with its store")
 
 
-def hang_up(link: Connection) -> None:
+def wake_listener(link: Connection) -> None:
     """Wakes the thread that waits on this connection."""
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(link.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)

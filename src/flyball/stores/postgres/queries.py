@@ -21,8 +21,8 @@ from flyball.stores.codec import (
     SHARE,
     USE,
     WHO,
+    in_table,
     names,
-    of,
 )
 
 
@@ -69,7 +69,7 @@ ADD_POOL = _insertion("pool", f"name, next_id, {LIMITS}, {METERS}, plain, bounde
 ADD_MIND = "INSERT INTO mind (pool, settings, memory) VALUES (%s, %s, %s)"
 # A plan needs all of it.
 MIND = f"""
-    SELECT settings, memory, {of("pot", BUDGET)}
+    SELECT settings, memory, {in_table("pot", BUDGET)}
     FROM mind LEFT JOIN pot ON pot.pool = mind.pool WHERE mind.pool = %s"""
 PUT_SETTINGS = "UPDATE mind SET settings = %s WHERE pool = %s"
 PUT_TRAITS = "UPDATE pool SET bounded = %s, by_success = %s WHERE name = %s"
@@ -143,7 +143,7 @@ REBIND = f"""
 PUT_MAILBOX = "UPDATE claim SET mailbox = %s WHERE id = %s"
 CONFIRM = "UPDATE claim SET expires_at = NULL WHERE id = %s"
 
-OF_CLAIM = of("claim", CLAIM)
+OF_CLAIM = in_table("claim", CLAIM)
 HEARD_AT = """
     (SELECT heard_at FROM host WHERE host.pool = claim.pool AND host.host = claim.host
         AND host.boot = claim.boot AND host.pidns = claim.pidns)"""
@@ -181,7 +181,7 @@ LINE_HEADS = f"""
             WHERE pool = %(pool)s AND granted_at IS NULL
                 AND (project, priority) > (head.project, head.priority)
             ORDER BY project, priority, id LIMIT 1) AS next ON true)
-    SELECT {OF_CLAIM}, {of("project", USE)}
+    SELECT {OF_CLAIM}, {in_table("project", USE)}
     FROM head JOIN claim ON claim.id = head.id
     JOIN project ON project.pool = %(pool)s AND project.name = claim.project
     ORDER BY claim.project, claim.priority"""

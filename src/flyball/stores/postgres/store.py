@@ -3,15 +3,12 @@
 Every verb is that of the other stores (stores/operations.py), run on rows of this server in one transaction
 under its pool's lock (store.py, transaction.py): identical traces give identical verdicts. A grant and an end
 that nothing stands in the way of are one round trip each, in a function on the server that does the same
-(002_short_way.sql).
+(002_short_way.sql). Limits over all pools of one machine have no place here.
 
-Limits over all pools of one machine have no place here.
-
-How a verb gets done: in a step of its own on a connection that is lent for it.
-
-The verbs ask for rows to write on (``_write``) and get those of the step that was opened for them, with the
-right lock. Releases that could not be written, and grants whose answer was never heard, are made good first,
-inside the next step of this process, which then locks all pools.
+A verb is done in a step of its own, on a connection that is lent for it (``PostgresSteps``). It asks for rows
+to write on (``_write``) and gets those of the step that was opened for it, with the right lock. Releases that
+could not be written, and grants whose answer was lost (lost_replies.py), are made good first, inside the next
+step of this process, which then locks all pools.
 """
 
 from __future__ import annotations
@@ -43,17 +40,15 @@ from flyball.stores.operations import StoreOperations
 from flyball.stores.pool_session import Environment
 from flyball.stores.port import AfterCommit, Demand, Release
 from flyball.stores.postgres import queries as sql
-from flyball.stores.postgres import transaction as unanswered
 from flyball.stores.postgres.connection import Connection
 from flyball.stores.postgres.connection_pool import ConnectionPool
 from flyball.stores.postgres.errors import AGAIN, LONG_WAY, maybe_done
+from flyball.stores.postgres.lost_replies import LostReply, RequestTags, find_lost_claims
 from flyball.stores.postgres.rows import PostgresRows, storable
 from flyball.stores.postgres.transaction import (
     ALL,
     Lock,
-    LostReply,
     PostgresTransaction,
-    RequestTags,
     perform,
     reading,
 )
@@ -71,6 +66,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 TRIES = 8
 """Steps do not stand in each other's way by design. If ever they do, each is tried so often."""
+MANY = 10**9
+"""An ask for more slots than this goes the long way, and is refused there."""
+LONG_WAY_S = 0.2
+"""A pool that has sent us the long way twice running is not tried the short way for so long."""
+HOSTS_KEPT = 256
+"""Beyond this many, hosts that were silent for a day are forgotten."""
 
 
 class _Open(threading.local):
@@ -202,7 +203,7 @@ class PostgresSteps(StoreOperations):
             kept = list(self._lost_replies)
         if not kept or step is None:
             return after
-        found = unanswered.find(step.link, kept)
+        found = find_lost_claims(step.link, kept)
         for claim_id in found.claims:
             after = merge_effects(after, self._end_in(rows, Release(claim_id, Outcome.ABANDONED)))
         rows.on_commit(lambda: self._forget_lost_replies(found.over))
@@ -229,20 +230,12 @@ class PostgresSteps(StoreOperations):
         self._server.after_fork_in_child()
 
 
-T = TypeVar("T")
-MANY = 10**9
-"""An ask for more slots than this goes the long way, and is refused there."""
-ROUND_S = 0.2
-HOSTS_KEPT = 256
-"""Beyond this many, hosts that were silent for a day are forgotten."""
-
-
 class PostgresStore(PostgresSteps):
     """Implements ``Store``. Safe to use from many threads, and after a fork."""
 
     def __init__(self, server: ConnectionPool, world: Environment, *, server_time: bool = True) -> None:
         super().__init__(server, world, server_time=server_time)
-        self._round: dict[str, tuple[int, float]] = {}
+        self._detours: dict[str, tuple[int, float]] = {}
         """Pools that have just sent us the long way: how often running, and when last."""
         survive_forks(self)
 
@@ -254,9 +247,9 @@ class PostgresStore(PostgresSteps):
         if self._may_go_shortly(ask):
             verdict = self._admit_shortly(ask)
             if verdict is not None:
-                self._round.pop(ask.pool, None)
+                self._detours.pop(ask.pool, None)
                 return verdict, AfterCommit()
-            self._round[ask.pool] = (self._round.get(ask.pool, (0, 0.0))[0] + 1, time.monotonic())
+            self._detours[ask.pool] = (self._detours.get(ask.pool, (0, 0.0))[0] + 1, time.monotonic())
         lock = Lock(ask.pool, ask.project)
         return self._step(lock, lambda: self._admit_in_step(ask, park=park), _second, asked_in=ask.pool)
 
@@ -264,8 +257,8 @@ class PostgresStore(PostgresSteps):
         """Unless there is more to it. Who was sent the long way twice running need not try for a moment."""
         if self._owes or ask.key or ask.ttl_s is not None or ask.unread or ask.slots > MANY:
             return False
-        times, at = self._round.get(ask.pool, (0, 0.0))
-        return times < 2 or not self._server_time or time.monotonic() - at >= ROUND_S
+        times, at = self._detours.get(ask.pool, (0, 0.0))
+        return times < 2 or not self._server_time or time.monotonic() - at >= LONG_WAY_S
 
     def _admit_shortly(self, ask: Ask) -> Verdict | None:
         """The grant that nothing stands in the way of, in one round trip. None: go the long way."""

@@ -7,21 +7,13 @@ before it.
 
 Who is to be woken is told inside the transaction: the server passes it on when that is committed, and never
 otherwise.
-
-Asks that were sent and never answered: each may have become a claim that no process knows of.
-
-A claim carries the tag of the step that made it. Once the server process that was asked is gone, nothing can
-come of the ask any more; what came of it until then is found by its tag and given back. A process of the
-server that is still busy with it is told to end.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import TypeVar
 
 import psycopg
@@ -172,44 +164,3 @@ def _undo(link: Connection) -> None:
         link.execute("ROLLBACK")
     except psycopg.Error:
         link.close()
-
-
-@dataclass(frozen=True, slots=True)
-class LostReply:
-    pool: str
-    tag: int
-    backend: tuple[int, str]
-
-
-@dataclass(frozen=True, slots=True)
-class LostReplyCheck:
-    claims: tuple[int, ...]
-    """What became of them."""
-    over: frozenset[LostReply]
-    """Nothing more will become of these."""
-
-
-def find(link: Connection, unheard: list[LostReply]) -> LostReplyCheck:
-    """The processes first: what one of them did before it ended is seen by the question that follows."""
-    pids = list({ask.backend[0] for ask in unheard})
-    busy = {(int(pid), str(began)) for pid, began in link.ask(sql.BACKENDS, (pids,))}
-    over, claims = {ask for ask in unheard if ask.backend not in busy}, []
-    for pool in {ask.pool for ask in unheard}:
-        asks = {ask.tag: ask for ask in unheard if ask.pool == pool}
-        for claim_id, tag in link.ask(sql.TAGGED, (pool, list(asks))):
-            claims.append(int(claim_id))
-            over.add(asks[int(tag)])
-    for pid, _ in {ask.backend for ask in unheard if ask not in over}:
-        link.execute(sql.END_BACKEND, (pid,))
-    return LostReplyCheck(tuple(sorted(claims)), frozenset(over))
-
-
-class RequestTags:
-    """Numbers for asks that no other process will ever use."""
-
-    def __init__(self) -> None:
-        # Never 0, which means no tag; room for a process that asks for years.
-        self._numbers = count(int.from_bytes(os.urandom(5), "big") * 2**22 + 1)
-
-    def __call__(self) -> int:
-        return next(self._numbers)

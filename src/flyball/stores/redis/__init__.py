@@ -6,6 +6,7 @@ pool_image.py      a pool as rows, for planning, setting and looking
 records.py         values as text and back
 scripts.py         the .lua files put together, each script when it is first needed
 connection.py      connections, and what a server must be like; errors.py: its errors in our words
+script_connections.py   the connections that scripts go over
 plain_client.py    a client without the driver, for a plain address
 id_blocks.py       which ids a pool gives out
 lua/               the fast tempo: mirrors core/pool/admission.py, core/pool/rate_window.py,

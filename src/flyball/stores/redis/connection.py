@@ -9,20 +9,8 @@ changes nothing.
 Whatever was opened is closed by ``close``, and without that call when the server is no longer used or
 the process ends. A thread that was in the middle of something then cannot open anything again.
 
-The way a script goes: over a connection that is kept for scripts, without the driver's front door.
-
-The driver's ``execute_command`` takes a connection from its pool and gives it back for every command, and
-tells its observers each time; that is as much work as all the rest of an ask on this side. So a script
-takes one of the connections that lie ready here, or has the driver open one more; they are the driver's own,
-and it closes them with all others. As many are open as scripts ever ran at once.
-
-Before a connection is used again it is asked whether it still lives: a server that was started anew is simply
-connected to again. What was sent is never sent twice.
-
-A cluster's client knows which node to ask, so there the front door is used.
-
-Where the address asks for nothing that only the driver can do, a small client of ours (plain_client.py) takes
-its place, and the driver is not loaded.
+Scripts go over connections of their own (script_connections.py). Where the address asks for nothing that only
+the driver can do, a small client of ours (plain_client.py) takes its place, and the driver is not loaded.
 """
 
 from __future__ import annotations
@@ -38,80 +26,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from flyball.errors import FlyballError, StoreClosedError, StoreError, StoreReadOnlyError, UsageError
 from flyball.host.install_hints import extra_command
 from flyball.stores.redis.errors import NotSentError, as_store_error
+from flyball.stores.redis.script_connections import script_sender
 
 if TYPE_CHECKING:
     from flyball.stores.redis.scripts import Script
-
-
-def lines_to(client: Any) -> Callable[..., Any]:
-    """What sends a command to the client's server and returns the answer."""
-    pool = getattr(client, "connection_pool", None)
-    if pool is None:
-        return cast("Callable[..., Any]", client.execute_command)
-    import redis
-
-    # Before 5.3 the driver wants to know what a connection is for.
-    version = tuple(int(part) for part in redis.__version__.split(".")[:2])
-    return PipelinedConnections(pool, *(("EVALSHA",) if version < (5, 3) else ()))
-
-
-class PipelinedConnections:
-    """Safe to use from many threads: each takes a line for itself."""
-
-    def __init__(self, pool: Any, *purpose: str) -> None:
-        self._pool, self._purpose = pool, purpose
-        self._idle: list[Any] = []
-
-    def __call__(self, *command: Any) -> Any:
-        """Send a command and read the answer."""
-        line = self._line()
-        try:
-            line.send_packed_command([pack_command(command)], check_health=False)
-            answer = line.read_response()
-        except BaseException as error:
-            if not _is_answer(error):
-                # What still comes over it is the answer to a call that has failed.
-                line.disconnect()
-            self._idle.append(line)
-            raise
-        self._idle.append(line)
-        return answer
-
-    def _line(self) -> Any:
-        try:
-            line = self._idle.pop()
-        except IndexError:
-            return self._open()
-        try:
-            lives = not line.can_read(timeout=0)
-        except Exception:
-            lives = False
-        if not lives:
-            line.disconnect()
-            self._pool.release(line)
-            return self._open()
-        return line
-
-    def _open(self) -> Any:
-        try:
-            return self._pool.get_connection(*self._purpose)
-        except Exception as error:
-            raise NotSentError(error) from error
-
-
-def pack_command(command: Sequence[object]) -> bytes:
-    """A command as the server reads it.
-
-    >>> pack_command(("GET", "ü"))
-    b'*2\\r\\n$3\\r\\nGET\\r\\n$2\\r\\n\\xc3\\xbc\\r\\n'
-    """
-    words = [str(word).encode("utf-8", "surrogateescape") for word in command]
-    return b"*%d\r\n%b" % (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))
-
-
-def _is_answer(error: BaseException) -> bool:
-    """An error that the server said, on a connection that is as good as before."""
-    return any(kind.__name__ == "ResponseError" for kind in type(error).__mro__)
 
 
 ANSWER_S = 5.0
@@ -179,7 +97,7 @@ class RedisConnections:
         self.closed = False
         self._lock = threading.Lock()
         self._client: Any = None
-        self._tell: Callable[..., Any] | None = None
+        self._send: Callable[..., Any] | None = None
         """How scripts are sent, while there is a client."""
         self._link = _Link()
         # Left to the garbage collector, a socket may go before the client that would have closed it.
@@ -212,18 +130,18 @@ class RedisConnections:
 
     def run(self, script: Script, key: str, *arguments: str) -> Any:
         """Run a script in one round trip; where the server does not know it, in two."""
-        tell = self._tell or self._first_way()
+        send = self._send or self._open_sender()
         try:
-            return tell("EVALSHA", script.sha, 1, key, *arguments)
+            return send("EVALSHA", script.sha, 1, key, *arguments)
         except Exception as error:
             if type(error).__name__ != "NoScriptError":
                 self._fail(error)
         return self.ask("EVAL", script.text, 1, key, *arguments)
 
-    def _first_way(self) -> Callable[..., Any]:
+    def _open_sender(self) -> Callable[..., Any]:
         client = self._ready()
-        # Another thread may have closed it again; its own door says so.
-        return self._tell or cast("Callable[..., Any]", client.execute_command)
+        # Another thread may have closed it again; its own method says so.
+        return self._send or cast("Callable[..., Any]", client.execute_command)
 
     def ask(self, *command: Any) -> Any:
         client = self._client or self._ready()
@@ -232,10 +150,10 @@ class RedisConnections:
         except Exception as error:
             self._fail(error)
 
-    def listener(self) -> Ears:
-        """A connection of its own that hears channels."""
+    def listener(self) -> RedisListener:
+        """A connection of its own that listens to channels."""
         client = self._client or self._ready()
-        return Ears(self, client.pubsub())
+        return RedisListener(self, client.pubsub())
 
     def close(self) -> None:
         """Close permanently; it cannot be opened again."""
@@ -246,19 +164,19 @@ class RedisConnections:
         """Close all connections; the next call opens another."""
         with self._lock:
             self._link.drop()
-            self._client = self._tell = None
+            self._client = self._send = None
 
     def after_fork_in_child(self) -> None:
         """The sockets are the parent's."""
         self._lock = threading.Lock()
-        self._client = self._tell = self._link.client = None
+        self._client = self._send = self._link.client = None
 
     def _ready(self) -> Any:
         with self._lock:
             if self._client is not None:
                 return self._client
             client = self._open_client()
-            self._client, self._tell = client, lines_to(client)
+            self._client, self._send = client, script_sender(client)
         try:
             self.on_open()
         except BaseException:
@@ -339,26 +257,26 @@ class RedisConnections:
             del ours, driver_error, error
 
 
-class Ears:
+class RedisListener:
     """Implements ``Listener`` (wake/pubsub.py), until its server is closed."""
 
-    def __init__(self, server: RedisConnections, heard: Any) -> None:
-        self._server, self._heard = weakref.ref(server), heard
+    def __init__(self, server: RedisConnections, pubsub: Any) -> None:
+        self._server, self._pubsub = weakref.ref(server), pubsub
 
     def subscribe(self, *channels: str) -> None:
         self._check_open()
-        self._heard.subscribe(*channels)
+        self._pubsub.subscribe(*channels)
         self._check_open()
 
     def get_message(self, *, timeout: float) -> Any:
         self._check_open()
-        return self._heard.get_message(timeout=timeout)
+        return self._pubsub.get_message(timeout=timeout)
 
     def ping(self) -> None:
-        self._heard.ping()
+        self._pubsub.ping()
 
     def close(self) -> None:
-        self._heard.close()
+        self._pubsub.close()
 
     def _check_open(self) -> None:
         server = self._server()

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import hiredis
 
-from flyball.stores.redis.connection import PipelinedConnections, pack_command
+from flyball.stores.redis.script_connections import ScriptConnections, pack_command
 
 _PORT = 6379
 _READ_BYTES = 65536
@@ -186,7 +186,7 @@ class PlainClient:
         self._address, self._answer_s, self._pid = address, answer_s, os.getpid()
         self._all: weakref.WeakSet[PlainConnection] = weakref.WeakSet()
         self._closed = False
-        self.execute_command = PipelinedConnections(self)
+        self.execute_command = ScriptConnections(self)
 
     def get_connection(self) -> PlainConnection:
         opened = PlainConnection(self._address, self._answer_s)

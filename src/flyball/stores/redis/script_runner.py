@@ -39,7 +39,7 @@ from flyball.stores.redis.scripts import ID_BLOCK, script
 
 
 def make_plan(state: PoolState, world: Environment) -> ImageChanges:
-    """A fresh plan that has heard everything in the inbox."""
+    """A fresh plan, with everything in the inbox folded in."""
     image = PoolImage(state.now)
     image.load(state)
     fold_inbox(image, state, world)
@@ -311,24 +311,24 @@ class RedisSteps:
         if not self._unwritten and not self._lost_asks:
             return
         with self._kept_lock:
-            releases, unheard = list(self._unwritten), list(self._lost_asks)
+            releases, lost = list(self._unwritten), list(self._lost_asks)
         for release in releases:
             self._end(release, after)
             with self._kept_lock:
                 if release in self._unwritten:
                     self._unwritten.remove(release)
-        for pool in {ask.pool for ask in unheard}:
-            self._withdraw_lost_asks(pool, [ask for ask in unheard if ask.pool == pool], after)
+        for pool in {ask.pool for ask in lost}:
+            self._withdraw_lost_asks(pool, [ask for ask in lost if ask.pool == pool], after)
 
-    def _withdraw_lost_asks(self, pool: str, unheard: list[LostAsk], after: AfterCommit) -> None:
+    def _withdraw_lost_asks(self, pool: str, lost: list[LostAsk], after: AfterCommit) -> None:
         """Give back what became of asks that were never answered."""
         # Looked for after its time it cannot come any more; before, it may still.
-        over = {ask for ask in unheard if time.monotonic() > ask.until}
+        over = {ask for ask in lost if time.monotonic() > ask.until}
         for claim_id, tag in records.pairs(
-            self._run("read_tagged", pool, *(ask.tag for ask in unheard))
+            self._run("read_tagged", pool, *(ask.tag for ask in lost))
         ).items():
             self._end(Release(int(claim_id), Outcome.ABANDONED), after)
-            over |= {ask for ask in unheard if ask.tag == tag}
+            over |= {ask for ask in lost if ask.tag == tag}
         with self._kept_lock:
             self._lost_asks = [ask for ask in self._lost_asks if ask not in over]
 

@@ -1,14 +1,12 @@
 """The port on a Redis or Valkey server, for as many machines as can reach it.
 
 Every verb that is called often is one script and one round trip. Where a script needs a new plan it says so,
-is given one and goes on (script_runner.py, script_runner.py). Before a slot goes to another process of the
-caller's host, it asks in the same way whether that is stopped. The verbs that people use, and looking, work
-on an image of the pool with the code that the other stores run (store.py).
+is given one and goes on (script_runner.py). Before a slot goes to another process of the caller's host, it
+asks in the same way whether that is stopped. The verbs that people use, and looking, work on an image of the
+pool with the code that the other stores run (``AdminReads``, pool_image.py).
 
 All keys of a pool share one hash tag, so a cluster keeps them together; no script touches two pools. Limits
 over all pools of one machine therefore have no place here.
-
-Looking at pools on a server, and setting them: the code of the other stores over an image.
 """
 
 from __future__ import annotations
@@ -35,12 +33,12 @@ from flyball.core.signals import Signal
 from flyball.errors import PoolInUseError, StoreBusyError, StoreError, UsageError, invariant
 from flyball.host.fork import survive_forks
 from flyball.stores import codec
-from flyball.stores.admin_operations import no_pool_words
+from flyball.stores.admin_operations import no_pool_words, refuse_machine, refuse_resources
 from flyball.stores.operations import StoreOperations
 from flyball.stores.pool_session import Environment
 from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release
 from flyball.stores.redis import records, script_runner
-from flyball.stores.redis.connection import Ears, RedisConnections, split_space
+from flyball.stores.redis.connection import RedisConnections, RedisListener, split_space
 from flyball.stores.redis.errors import maybe_done
 from flyball.stores.redis.id_blocks import SPACE
 from flyball.stores.redis.pool_image import PoolImage, PoolState
@@ -108,7 +106,7 @@ class AdminReads(RedisSteps):
         raise StoreBusyError(f"pool {pool!r} changes all the time; try again")
 
     def _image_with_inbox(self, state: PoolState) -> PoolImage:
-        """An image that has heard what the pool's inbox holds."""
+        """An image into which the pool's inbox is folded."""
         image = PoolImage(state.now)
         image.load(state)
         if state.events:
@@ -168,11 +166,7 @@ class RedisStore(AdminReads):
 
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         check_ask(ask)
-        if ask.resources:
-            raise UsageError(
-                "resources are counted by one machine, and this state is on a server that many share; "
-                "leave them out, or ask with a FLYBALL_URL of this machine"
-            )
+        refuse_resources(ask)
         after = AfterCommit()
         self._carry(after)
         tag = self._tag()
@@ -450,12 +444,7 @@ class RedisStore(AdminReads):
         return wrong, after
 
     def set_machine(self, machine: MachineSettings) -> AfterCommit:
-        if machine != MachineSettings():
-            raise UsageError(
-                "limits over all pools of one machine have no place on a server that many machines share; "
-                "give each pool a cap (flyball pool set POOL --cap N), or set them under a FLYBALL_URL of "
-                "this machine"
-            )
+        refuse_machine(machine)
         after = AfterCommit()
         self._carry(after)
         return after
@@ -471,7 +460,7 @@ class RedisStore(AdminReads):
         """What all channels of this space begin with."""
         return self._registry.channels
 
-    def listener(self) -> Ears:
+    def listener(self) -> RedisListener:
         """A connection of its own that listens to channels."""
         return self._server.listener()
 
@@ -502,6 +491,6 @@ def channel_prefix(store: Store) -> str:
     return cast("RedisStore", store).channels
 
 
-def listener_factory(store: Store) -> Callable[[], Ears]:
+def listener_factory(store: Store) -> Callable[[], RedisListener]:
     """Opens a connection that listens to channels. The store may be wrapped, as in tests."""
     return cast("RedisStore", store).listener

@@ -1,9 +1,8 @@
 """One connection seen as rows: statements in, values out.
 
-The SQL, put together from constant lists of columns; values are always bound.
-
-What admission reads is columns. Counts are moved by the schema's triggers, and by nothing here but
-``PUT_COUNTS``, which is the doctor's.
+The SQL is put together from constant lists of columns; values are always bound. What admission reads is
+columns. Counts are moved by the schema's triggers, and by nothing here but ``PUT_COUNTS``, which is the
+doctor's.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ from flyball.stores.codec import (
     SHARE,
     USE,
     WHO,
+    in_table,
     names,
-    of,
 )
 from flyball.stores.port import Demand
 from flyball.stores.rows import ASK_FACTS_KEPT, ID_BLOCK, POOL_FACTS_KEPT, Grant, Life, PoolRow
@@ -54,20 +53,16 @@ def _insertion(table: str, columns: str, verb: str = "INSERT INTO") -> str:
     return f"{verb} {table} ({columns}) VALUES ({', '.join('?' for _ in names(columns))})"
 
 
-OF_POOL = of("pool", codec.POOL)
-POOL = f"SELECT {OF_POOL}, settings FROM pool, machine WHERE name = ?"
-ADD_POOL = _insertion("pool", f"name, next_id, {LIMITS}, {METERS}")
-
-
-ENTRY = f"""
-    SELECT {OF_POOL}, settings, {of("project", USE)}
-    FROM machine, pool LEFT JOIN project ON project.pool = ?1 AND project.name = ?2 WHERE pool.name = ?1"""
-
-
 def _assignments(columns: str) -> str:
     return ", ".join(f"{name} = ?" for name in names(columns))
 
 
+OF_POOL = in_table("pool", codec.POOL)
+POOL = f"SELECT {OF_POOL}, settings FROM pool, machine WHERE name = ?"
+ENTRY = f"""
+    SELECT {OF_POOL}, settings, {in_table("project", USE)}
+    FROM machine, pool LEFT JOIN project ON project.pool = ?1 AND project.name = ?2 WHERE pool.name = ?1"""
+ADD_POOL = _insertion("pool", f"name, next_id, {LIMITS}, {METERS}")
 PUT_PLAN = f"UPDATE pool SET {_assignments(LIMITS)}, {_assignments(METERS)} WHERE name = ?"
 PUT_METERS = f"UPDATE pool SET {_assignments(METERS)} WHERE name = ?"
 PUT_COUNTS = f"UPDATE pool SET {_assignments(COUNTS)} WHERE name = ?"
@@ -92,7 +87,7 @@ DROP_POOL = [
 ]
 
 ADD = f"INSERT INTO claim ({CLAIM}) VALUES ({', '.join(f':{name}' for name in names(CLAIM))})"
-OF_CLAIM = of("claim", CLAIM)
+OF_CLAIM = in_table("claim", CLAIM)
 LEAVING = f"""
     SELECT {OF_POOL}, settings, {OF_CLAIM}
     FROM claim JOIN pool ON pool.name = claim.pool, machine WHERE claim.id = ?"""
@@ -140,7 +135,7 @@ LINE_HEADS = f"""
              AND project = head.project AND priority > head.priority ORDER BY priority, id LIMIT 1),
             (SELECT id FROM claim WHERE pool = ?1 AND granted_at IS NULL
              AND project > head.project ORDER BY project, priority, id LIMIT 1)))
-    SELECT {OF_CLAIM}, {of("project", USE)}
+    SELECT {OF_CLAIM}, {in_table("project", USE)}
     FROM head JOIN claim ON claim.id = head.id
     JOIN project ON project.pool = ?1 AND project.name = claim.project"""
 WAITING = f"""
@@ -182,8 +177,8 @@ PUT_RECEIPT = _insertion("receipt", f"pool, key, {RECEIPT}", "INSERT OR REPLACE 
 DROP_OLD_RECEIPTS = """
     DELETE FROM receipt WHERE (pool, key) IN (SELECT pool, key FROM receipt WHERE until <= ? LIMIT 8)"""
 
-
 _FACT_SWEEP = 256
+"""After so many facts those that are too many are removed."""
 
 
 class SqliteRows:

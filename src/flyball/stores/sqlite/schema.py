@@ -1,8 +1,8 @@
 """Opening the shared file: what it must be, where it may lie, and how an older layout is brought forward.
 
-Reads a state file that may be broken, newer, or another program's. Writes nothing.
-
-``set_aside`` moves a damaged file out of the way. It never deletes: what is in it may matter to a person.
+``examine`` says what is the matter with a file that may be broken, newer, or another program's; it writes
+nothing. ``set_aside`` moves a damaged file out of the way, and never deletes: what is in it may matter to a
+person.
 """
 
 from __future__ import annotations
@@ -226,10 +226,10 @@ def examine(path: Path) -> Examination:
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
-    quoted = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     # In a folder we may not write to, a file that no process has open can be read as it is.
     frozen = not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists()
-    return sqlite3.connect(f"file:{quoted}?{'immutable=1' if frozen else 'mode=ro'}", uri=True, timeout=5.0)
+    mode = "immutable=1" if frozen else "mode=ro"
+    return sqlite3.connect(f"file:{_quote(path)}?{mode}", uri=True, timeout=5.0)
 
 
 def _look(connection: sqlite3.Connection) -> Examination:

@@ -11,7 +11,7 @@ from pathlib import Path
 from flyball.cli.ui.pool_status import breaker_words, closed_words, rest_words
 from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words, print_json, show
 from flyball.cli.ui.units import command, count
-from flyball.core.pool.model import Fact
+from flyball.core.pool.model import Fact, FactKind
 from flyball.core.pool.subagent_name import parse_subagent_name
 from flyball.core.pool.verdict import span_words
 from flyball.core.suggestions import nearest
@@ -25,7 +25,17 @@ flyball why blog/t-14
 flyball why 4121"""
 
 _ALL_FACTS = 10_000
-_POOL_KINDS = frozenset(["cut", "undo", "open", "close", "closed", "trial", "usage"])
+_POOL_KINDS = frozenset(
+    {
+        FactKind.CUT,
+        FactKind.UNDO,
+        FactKind.OPEN,
+        FactKind.CLOSE,
+        FactKind.CLOSED,
+        FactKind.TRIAL,
+        FactKind.USAGE,
+    }
+)
 _LATELY_S = 3600.0
 _POOL_FACTS = 5
 
@@ -242,7 +252,7 @@ def _state(match: Match, pools: dict[str, PoolStatus]) -> Iterator[Block]:
 def _last_words(last: PastFact) -> str:
     words = f"; last {last.kind} {span_words(last.s_ago)} ago: {last.words}"
     # A run that comes back from its rest runs or waits, and its last fact is then how that ended.
-    return f"{words}; it was killed before that" if last.kind == "rests" else words
+    return f"{words}; it was killed before that" if last.kind == FactKind.RESTS else words
 
 
 def _run_words(running: Running) -> list[str | Piece]:

@@ -26,8 +26,8 @@ from dataclasses import replace
 from flyball.core.pool.control.port import (
     AIMD_TUNING,
     HISTORY_LIMIT,
-    BreakerTimes,
     CapChange,
+    Controller,
     SignalContext,
     UsageSample,
     cap_for,
@@ -189,7 +189,7 @@ def next_move_at(state: CapState, s: PoolSettings, now: float) -> float | None:
     return due if due > now else None
 
 
-class AimdController:
+class AimdController(Controller):
     """AIMD under two names that differ in what makes a level grow (``PoolSettings.growth``)."""
 
     tuned_by = AIMD_TUNING
@@ -221,18 +221,3 @@ class AimdController:
         if event is CapEvent.CUT and len(state.cuts) >= s.trip_cuts:
             return f"{len(state.cuts)} cuts in {span_words(s.trip_window_s)}"
         return ""
-
-    def binds_one_call(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
-        return False
-
-    def blames_quota(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
-        return False
-
-    def confirmed_level(self, state: CapState) -> float:  # noqa: ARG002
-        return 0.0
-
-    def undo_refusals(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
-        return state
-
-    def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:  # noqa: ARG002
-        return BreakerTimes(s.break_s, s.break_max_s, s.trial_clean_s)

@@ -7,7 +7,8 @@ processes, and a pool can change controllers.
 
 Two events reach it: a signal that asks for fewer calls (``on_signal``), and the passing of time with
 successes (``on_usage``). Both come with everything it may know; there is no clock here. ``cap_for`` and
-``count_throttle`` are the same for all controllers.
+``count_throttle`` are the same for all controllers, and what a controller has nothing special to say of is
+answered by ``Controller`` itself.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ TUNING = AIMD_TUNING | {"confirm_s"}
 
 
 class Controller(Protocol):
-    """Pure. Every method takes the state and returns the next one."""
+    """Pure. Every method takes the state and returns the next one.
+
+    Derive from it: what has an answer here is that of a controller that probes nothing and suspects no quota.
+    """
 
     name: str
     by_success: bool
@@ -104,20 +108,26 @@ class Controller(Protocol):
     def trip_reason(self, state: CapState, s: PoolSettings, event: CapEvent) -> str:
         """Why the breaker must open after ``event``; empty if it need not."""
 
-    def binds_one_call(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:
+    def binds_one_call(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
         """Whether this refusal is about its own call alone. It answers a probe, or a call from before the
         last cut: the others are being served, and its Retry-After is not theirs."""
+        return False
 
-    def blames_quota(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:
+    def blames_quota(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
         """Whether a quota may be behind this refusal. Not if it binds one call."""
+        return False
 
-    def confirmed_level(self, state: CapState) -> float:
+    def confirmed_level(self, state: CapState) -> float:  # noqa: ARG002
         """The level known to be served at present; 0 where that is not known."""
+        return 0.0
 
-    def undo_refusals(self, state: CapState, s: PoolSettings, now: float) -> CapState:
+    def undo_refusals(self, state: CapState, s: PoolSettings, now: float) -> CapState:  # noqa: ARG002
         """The refusals came from a quota: take back what they did to the level."""
+        return state
 
-    def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes: ...
+    def breaker_times(self, state: CapState, s: PoolSettings, hold_mean_s: float) -> BreakerTimes:  # noqa: ARG002
+        """The times of the settings, or such as suit work that is held for so long."""
+        return BreakerTimes(s.break_s, s.break_max_s, s.trial_clean_s)
 
 
 HISTORY_LIMIT = 64
