@@ -102,6 +102,9 @@ class TooLargeError(RefusedError):
 class StoreError(FlyballError):
     """The state could not be read or written."""
 
+    maybe_done = False
+    """It was sent to a server, and whether it was done is not known: the answer did not come."""
+
 
 class StoreUnreadableError(StoreError):
     """The state exists but cannot be understood. It is never overwritten."""

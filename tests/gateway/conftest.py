@@ -17,6 +17,9 @@ from flyball import Governor
 from flyball.gateway.address import base_address
 from flyball.gateway.server import GatewayServer, open_place
 from flyball.governor.status import PoolStatus
+from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.server import Manner, Provider
+from tests.gateway.machine import Machine
 
 CALL = {"max_tokens": 10, "model": "m", "messages": []}
 
@@ -79,6 +82,19 @@ def running(tmp_path: Path) -> Iterator[RunningGateway]:
     gateway = RunningGateway(tmp_path, f"sqlite:///{tmp_path}/governor.db")
     yield gateway
     gateway.close()
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider(Capacity.parse("20"), Manner(tokens_per_s=100)) as provider:
+        yield provider
+
+
+@pytest.fixture
+def machine(tmp_path: Path, provider: Provider) -> Iterator[Machine]:
+    machine = Machine(tmp_path, provider)
+    yield machine
+    machine.close()
 
 
 class ScriptedServer:

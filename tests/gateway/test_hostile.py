@@ -299,6 +299,7 @@ def test_the_port_stays_taken_as_long_as_a_process_needs_the_gateway(tmp_path: P
         "connections": 0,
         "users": 1,
         "waiting": 0,
+        "away": None,
     }
     running.close()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):

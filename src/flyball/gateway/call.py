@@ -27,10 +27,12 @@ from flyball.core.provider.latency import LatencyTracker
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import RefusedError, StoreError
 from flyball.gateway.address import Route
+from flyball.gateway.call_slots import CallGate, CallSlots
 from flyball.gateway.upstream import Answer, AnswerError, ConnectionPool, UpstreamConnection
+from flyball.governor.ask import AskRequest, asking_for
 from flyball.governor.family_pools import FamilyPools
 from flyball.governor.governor import Governor
-from flyball.integrations.gate import Gate, Pool, SlotOptions
+from flyball.integrations.gate import Gate
 from flyball.integrations.held_slot import AsyncHold, NoGate
 from flyball.integrations.model_call import called_model, is_model_call
 from flyball.integrations.outcome import JudgedResponse, broken_signal, judge_http, no_answer_signal
@@ -51,7 +53,6 @@ TIMEOUT_HEADER = "x-stainless-timeout"
 REPEAT_HEADER = "x-stainless-retry-count"
 WAITING_LIMIT = 5000
 """More calls than this do not wait: each keeps its request in memory."""
-STORE_RETRY_S = 0.5
 _REFUSALS = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.WINDOW_USED_UP})
 _DROPPED = frozenset({b"connection", b"expect", b"host", b"keep-alive", b"proxy-connection"})
 """Headers that are about the connection to us and not about the call."""
@@ -125,24 +126,31 @@ class Calls:
     families: FamilyPools
     policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1000, max_wait_s=LONGEST_WAIT_S))
     connections: ConnectionPool = field(default_factory=ConnectionPool)
-    waiting: int = 0
     waiting_limit: int = WAITING_LIMIT
+    slots: CallSlots = field(init=False)
     _latency: LatencyTracker = field(default_factory=LatencyTracker)
+
+    def __post_init__(self) -> None:
+        self.slots = CallSlots(self.governor, self.families.weights)
+
+    def close(self) -> None:
+        self.slots.close()
+        self.connections.close()
 
     async def pass_on(self, request: Request, route: Route, client: Client) -> Refusal | bool:
         """Carry the call out. A refusal is for the caller to write; else, whether the connection is kept."""
         deadline = asyncio.get_running_loop().time() + request.wait_s
         governed = is_model_call(request.method, route.path)
-        gate: Gate = self._pool(request, route) if governed else NoGate()
-        if governed and self.waiting >= self.waiting_limit:
-            return Refusal(429, f"{self.waiting} calls wait at the gateway, and more do not", 5.0)
+        gate: Gate = CallGate(self.slots, self._asking(request, route), deadline) if governed else NoGate()
+        if governed and self.slots.waiting >= self.waiting_limit:
+            return Refusal(429, f"{self.slots.waiting} calls wait at the gateway, and more do not", 5.0)
         try:
             result, hold = await run_async(
                 pursue(
                     gate,
                     lambda: self._attempt(request, route, deadline),
                     policy=self.policy,
-                    hands=IoAdapter(lambda gate, ask: self._take(gate, ask, deadline), asyncio.sleep),
+                    hands=IoAdapter(AsyncHold.of, asyncio.sleep),
                     episode=Episode(repeats=request.header(REPEAT_HEADER) not in ("", "0")),
                     drop=self._drop,
                 )
@@ -158,28 +166,11 @@ class Calls:
             )
         return await self._hand_over(result.unwrap(), hold, route, client)
 
-    def _pool(self, request: Request, route: Route) -> Pool:
+    def _asking(self, request: Request, route: Route) -> AskRequest:
         model = called_model(route.path, request.body)[:NAME_LIMIT]
         model = model if model.isprintable() else ""
         pool = self.families.pool(route.pool, model)
-        return Pool(self.governor, pool, project=route.project, name=route.name, model=model)
-
-    async def _take(self, gate: Gate, ask: SlotOptions, deadline: float) -> AsyncHold:
-        """A slot, or the error that ends the wait. A store that is away for a while is waited for, too."""
-        loop = asyncio.get_running_loop()
-        if isinstance(gate, NoGate):
-            return await AsyncHold.of(gate, ask)
-        self.waiting += 1
-        try:
-            while True:
-                try:
-                    return await AsyncHold.of(gate, {"timeout": max(0.0, deadline - loop.time())})
-                except StoreError:
-                    if loop.time() + STORE_RETRY_S >= deadline:
-                        raise
-                await asyncio.sleep(STORE_RETRY_S)
-        finally:
-            self.waiting -= 1
+        return asking_for(pool, project=route.project, name=route.name, model=model)
 
     def _attempt(
         self, request: Request, route: Route, deadline: float

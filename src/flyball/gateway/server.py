@@ -70,7 +70,7 @@ class GatewayServer:
         server.close()
         for connection in tuple(self._connections):
             connection.transport.abort()
-        self.calls.connections.close()
+        self.calls.close()
 
     def _read_state(self) -> None:
         """What calls need to know of the pools, and whether agents live whose calls come here: one that works
@@ -138,7 +138,8 @@ class GatewayServer:
             "pid": os.getpid(),
             "connections": len(others) - users,
             "users": users,
-            "waiting": self.calls.waiting,
+            "waiting": self.calls.slots.waiting,
+            "away": str(self.calls.slots.pulse.error or "") or None,
         }
 
 

@@ -41,6 +41,10 @@ class FamilyPools:
     def has_families(self, pool: str) -> bool:
         return bool(self._named.get(pool, {}).get("families"))
 
+    def weights(self, pool: str) -> Mapping[str, float]:
+        """Of the projects of a pool, where a person named some."""
+        return self._named.get(pool, {}).get("weights", {})
+
     def pool(self, pool: str, model: str) -> str:
         """The pool for a call of this model, where this one is meant for its provider and account."""
         return family_pool(pool, self._named.get(pool, {}).get("families", {}), model)

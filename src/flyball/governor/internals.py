@@ -21,7 +21,7 @@ from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import PoolChanges, check_timeout
 from flyball.core.pool.verdict import Verdict, VerdictKind, granted_verdict, one_line
 from flyball.core.server_url import redacted
-from flyball.errors import UsageError
+from flyball.errors import StoreError, UsageError
 from flyball.governor import acquisition, inherited_lease
 from flyball.governor.ask import AskRequest, ask_of
 from flyball.governor.flow_drivers import run_async, run_sync
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flyball.core.provider.latency import LatencyTracker
     from flyball.core.share_lease.renewal import Renewal, Reply
     from flyball.core.signals import Signal
-    from flyball.errors import StoreError
     from flyball.governor.account_windows import WindowTeller
     from flyball.governor.governor import Governor
     from flyball.governor.heartbeat import Heartbeat
@@ -183,8 +182,7 @@ class Internals:
                 raise
             if outer is not None and outer.ride is not None:
                 return self._riding_lease(asking, outer)
-        if self._on_server:
-            self._show_alive(asking.pool)
+        self.show_alive(asking.pool)
         return Lease(self, asking, verdict)
 
     async def acquire_async(
@@ -227,8 +225,7 @@ class Internals:
             raise
         if outer is not None and outer.ride is not None:
             return self._riding_lease(asking, outer)
-        if self._on_server:
-            self._show_alive(asking.pool)
+        self.show_alive(asking.pool)
         return Lease(self, asking, verdict)
 
     def _outer_lease(self, asking: AskRequest) -> OuterLease | None:
@@ -274,8 +271,10 @@ class Internals:
 
     # -- holding and ending -----------------------------------------------------------------------
 
-    def _show_alive(self, pool: str) -> None:
-        """On a server a process of this host has to show that the holders of its leases live."""
+    def show_alive(self, pool: str) -> None:
+        """A lease of this pool is held. On a server its host has to show that its holder lives."""
+        if not self._on_server:
+            return
         store = self.store
         with self._lock:
             if self._heart is None:
@@ -292,6 +291,31 @@ class Internals:
         """A lease of this pool is about to be released."""
         if self._heart is not None:
             self._heart.let_go(pool)
+
+    def try_release(self, lease: Lease, outcome: Outcome) -> StoreError | None:
+        """Release a lease whose holder can use it as long as the store is away.
+
+        Where it is certain that nothing was written (not ``maybe_done``), it is still held.
+        """
+        what = lease._take_release(outcome, "")
+        if what is None:
+            return None
+        try:
+            after = self.store.release(what)
+        except StoreError as error:
+            if error.maybe_done:
+                self.store.remember(what)
+                self.say_kept(lease, error)
+            else:
+                lease._released = False
+                self.show_alive(lease.pool)
+            return error
+        self.settle(after)
+        return None
+
+    def note_answer(self, lease: Lease, signal: Signal) -> None:
+        """What the provider said under a lease, where the pool cannot be told because its store is away."""
+        lease._take_in(signal, None, None)
 
     def say_kept(self, lease: Lease, error: StoreError) -> None:
         """The release of a lease could not be written now; the next step of the store takes it along."""
@@ -379,8 +403,7 @@ class Internals:
         """The lease of a claim that was not asked for, to be released by us."""
         claim = self.store.claim(claim_id)
         asked_at = claim.asked_at if claim is not None else 0.0
-        if self._on_server:
-            self._show_alive(asking.pool)
+        self.show_alive(asking.pool)
         return Lease(self, asking, granted_verdict(asking.pool, claim_id, asked_at=asked_at))
 
     def rebind(self, lease: Lease, pid: int) -> bool:

@@ -20,10 +20,10 @@ from contextlib import contextmanager
 
 import psycopg
 
-from flyball.errors import StoreBusyError, StoreClosedError, StoreUnreadableError
+from flyball.errors import StoreBusyError, StoreClosedError, StoreError, StoreUnreadableError
 from flyball.stores.postgres.address import Address, parse
 from flyball.stores.postgres.connection import Connection, connect, look_again
-from flyball.stores.postgres.errors import VANISHED, as_store_error
+from flyball.stores.postgres.errors import VANISHED, as_store_error, maybe_done
 from flyball.stores.postgres.migrations import LAYOUT, bring_forward, check
 from flyball.stores.postgres.notifications import NotificationListener, wake_listener
 from flyball.stores.postgres.queries import CLOCK
@@ -91,7 +91,10 @@ class ConnectionPool:
                     # No connection is what it was: the next one looks anew.
                     link.close()
                     self._drop_idle()
-                raise as_store_error(error, self.address) from error
+                ours = as_store_error(error, self.address)
+                if isinstance(ours, StoreError):
+                    ours.maybe_done = maybe_done(error)
+                raise ours from error
             except Exception:
                 raise
             except BaseException:

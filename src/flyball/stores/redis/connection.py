@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from flyball.errors import FlyballError, StoreClosedError, StoreError, StoreReadOnlyError, UsageError
 from flyball.host.install_hints import extra_command
-from flyball.stores.redis.errors import NotSentError, as_store_error
+from flyball.stores.redis.errors import NotSentError, as_store_error, maybe_done
 from flyball.stores.redis.script_connections import script_sender
 
 if TYPE_CHECKING:
@@ -245,6 +245,7 @@ class RedisConnections:
     def _fail(self, error: Exception) -> NoReturn:
         driver_error = error.error if isinstance(error, NotSentError) else error
         ours = as_store_error(driver_error, self.words, self.answer_s, self.space)
+        ours.maybe_done = maybe_done(error)
         if isinstance(ours, StoreReadOnlyError) and self._client is not None:
             # Another server may be the primary by now: the next call finds out which.
             self._drop()

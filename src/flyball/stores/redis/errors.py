@@ -15,10 +15,9 @@ class NotSentError(Exception):
         self.error = error
 
 
-def maybe_done(error: BaseException) -> bool:
+def maybe_done(error: Exception) -> bool:
     """Was it perhaps done although it failed? Not where it was not sent, or the server refused it."""
-    cause = error.__cause__
-    return cause is None or type(cause).__name__ in ("TimeoutError", "ConnectionError")
+    return type(error).__name__ in ("TimeoutError", "ConnectionError")
 
 
 def as_store_error(error: Exception, server: str, answer_s: float, space: str) -> StoreError:

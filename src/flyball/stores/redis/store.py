@@ -39,7 +39,6 @@ from flyball.stores.pool_session import Environment
 from flyball.stores.port import AfterCommit, Demand, HolderCensus, Release
 from flyball.stores.redis import records, script_runner
 from flyball.stores.redis.connection import RedisConnections, RedisListener, split_space
-from flyball.stores.redis.errors import maybe_done
 from flyball.stores.redis.id_blocks import SPACE
 from flyball.stores.redis.pool_image import PoolImage, PoolState
 from flyball.stores.redis.script_runner import LostAsk, RedisSteps, parse_state
@@ -184,7 +183,7 @@ class RedisStore(AdminReads):
         try:
             verdict = records.parse_verdict(ask.pool, self._run_until_done(script, ask.pool, argument, after))
         except StoreError as error:
-            if maybe_done(error) and not ask.key:
+            if error.maybe_done and not ask.key:
                 # The answer was lost, perhaps not the question.
                 until = time.monotonic() + 2 * self._server.answer_s
                 with self._kept_lock:

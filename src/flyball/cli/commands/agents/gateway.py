@@ -63,4 +63,6 @@ def run(args: argparse.Namespace) -> int:
             f"{said['connections']} connections, {said['waiting']} calls waiting, "
             f"needed by {said['users']} processes"
         )
+        if said["away"] is not None:
+            say(f"its state does not answer: calls go on with the slots they had ({said['away']})")
     return 0
