@@ -35,7 +35,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # A process that outlives a test would look after leases that the test means to lose.
-os.environ["FLYBALL_WARDEN"] = "off"
+os.environ["FLYBALL_HOST_AGENT"] = "off"
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def _typed(server: RedisServer, folder: Path, script: str) -> str:
         **{key: value for key, value in os.environ.items() if not key.startswith("FLYBALL")},
         "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(folder),
-        "FLYBALL_WARDEN": "off",
+        "FLYBALL_HOST_AGENT": "off",
     }
     text = f"trap 'kill $(jobs -p)' EXIT\n{script}".replace("127.0.0.1:6379", f"127.0.0.1:{server.port}")
     done = subprocess.run(

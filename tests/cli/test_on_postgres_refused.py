@@ -142,7 +142,7 @@ def test_nothing_that_is_printed_logged_or_raised_tells_the_password(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv("FLYBALL_WARDEN", "off")
+    monkeypatch.setenv("FLYBALL_HOST_AGENT", "off")
     good = f"postgresql://someone:{SECRET}@127.0.0.1:{guarded.port}/postgres?space={os.urandom(4).hex()}"
     said: list[str] = []
     for url in (good, *urls.values()):

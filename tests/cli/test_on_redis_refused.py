@@ -138,7 +138,7 @@ def test_nothing_that_is_printed_logged_or_raised_tells_the_password(
 ) -> None:
     """Every verb that speaks to the server, on one that works and on each that does not."""
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv("FLYBALL_WARDEN", "off")
+    monkeypatch.setenv("FLYBALL_HOST_AGENT", "off")
     good = f"redis://:{SECRET}@127.0.0.1:{guarded.port}/0?space={os.urandom(4).hex()}"
     said: list[str] = []
     for url in (good, *urls.values()):

@@ -122,7 +122,7 @@ def test_the_claim_of_a_host_that_is_gone_for_good_is_dropped_by_the_command_tha
 ) -> None:
     first, clone = two
     # Then nothing of that host is left to say that the process is gone.
-    first.env["FLYBALL_WARDEN"] = "off"
+    first.env["FLYBALL_HOST_AGENT"] = "off"
     process = first.start("run")
     first.wait("on")
     process.kill()

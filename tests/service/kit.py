@@ -110,7 +110,7 @@ class Process:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("FLYBALL_", "OTEL_"))
         }
-        env = {**kept, "FLYBALL_HOME": str(home), "FLYBALL_WARDEN": "off", **(environment or {})}
+        env = {**kept, "FLYBALL_HOME": str(home), "FLYBALL_HOST_AGENT": "off", **(environment or {})}
         self.log = home.parent / f"{home.name}.log"
         command = [sys.executable, "-m", "flyball", "serve", "--port", "0", "--json", *words]
         with open(self.log, "ab") as log:

@@ -242,7 +242,7 @@ def test_a_lease_that_was_taken_back_is_told(desk: Desk, running: Running) -> No
     with Client(running.url, ttl_s=0.3, policy=QUICK) as client:
         lease = client.acquire(desk.pool, on_lost=told.append)
         behind = internals(running.service.governor)
-        behind.bury([(lease.id, behind.store.claim(lease.id).holder)])  # type: ignore[union-attr]
+        behind.reclaim([(lease.id, behind.store.claim(lease.id).holder)])  # type: ignore[union-attr]
         until(lambda: told == [lease], "it is told")
         assert lease.lost
         lease.release()

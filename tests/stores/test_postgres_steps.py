@@ -137,7 +137,7 @@ def test_threads_that_bury_and_ask_in_many_pools_do_not_stop_each_other(scene: S
         except Exception as error:
             errors.append(error)
 
-    def bury() -> None:
+    def reclaim() -> None:
         try:
             for _ in range(10):
                 leases = [scene.store.admit(scene.ask(pool=pool), park=True)[0].claim_id for pool in pools]
@@ -147,7 +147,7 @@ def test_threads_that_bury_and_ask_in_many_pools_do_not_stop_each_other(scene: S
             errors.append(error)
 
     threads = [threading.Thread(target=ask_and_end, args=(pool,)) for pool in pools * 2]
-    threads += [threading.Thread(target=bury) for _ in range(2)]
+    threads += [threading.Thread(target=reclaim) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -229,7 +229,7 @@ class Trace(RuleBasedStateMachine):
 
     @precondition(lambda self: self.claims)
     @rule(dead=st.lists(numbers, max_size=3), wrong=st.booleans(), demands=st.booleans())
-    def bury(self, dead: list[int], wrong: bool, demands: bool) -> None:
+    def reclaim(self, dead: list[int], wrong: bool, demands: bool) -> None:
         def step(s: Scene) -> Told:
             found = [claim for n in dead if (claim := s.store.claim(self.pick(n))) is not None]
             holders: list[tuple[int, Holder]] = [

@@ -345,7 +345,7 @@ def reap(
         return 0
     census: HolderCensus = yield StoreCall(lambda: store.pool_census(pool))
     if patience_s is None:
-        return (yield from bury(store, released_aside(census), observers))
+        return (yield from reclaim(store, released_aside(census), observers))
     step_s, last_s = _RELEASING_STEP_S
     end = time.monotonic() + patience_s
     while time.monotonic() < end and any(_is_being_released(claim) for claim in census.claims):
@@ -354,7 +354,7 @@ def reap(
             return 0
         step_s = min(2 * step_s, last_s)
         census = yield StoreCall(lambda: store.pool_census(pool))
-    return (yield from bury(store, census, observers))
+    return (yield from reclaim(store, census, observers))
 
 
 _ended_at: dict[tuple[int, Holder], float] = {}
@@ -385,7 +385,7 @@ def _is_being_released(claim: Claim) -> bool:
     return alive(claim.holder) is False and exists(launcher) and not is_stopped(launcher)
 
 
-def bury(store: Store, census: HolderCensus, observers: Sequence[Observer]) -> Flow[int]:
+def reclaim(store: Store, census: HolderCensus, observers: Sequence[Observer]) -> Flow[int]:
     """Remove the dead of a census from the store; how many there were."""
     now = store.now()
     claims = [(c.id, c.holder) for c in census.claims if is_gone(c, now)]

@@ -168,7 +168,7 @@ class Governor:
         """Take back what dead processes hold, in every pool; how many were found."""
         store = self._internals.store
         census = acquisition.released_aside(store.census())
-        return run_sync(acquisition.bury(store, census, self.observers), None)
+        return run_sync(acquisition.reclaim(store, census, self.observers), None)
 
     # -- settings and seeing ------------------------------------------------------------------------
 

@@ -50,11 +50,11 @@ class Heartbeat:
         *,
         beat_s: float = BEAT_S,
         look_s: float = LOOK_S,
-        warden: Callable[[], None] = lambda: None,
+        ensure_host_agent: Callable[[], None] = lambda: None,
     ) -> None:
-        """``warden`` starts a process that looks after our leases if we are killed."""
+        """``ensure_host_agent`` starts a process that looks after our leases if we are killed."""
         self._store, self._observers = store, observers
-        self._look_s, self._warden = look_s, warden
+        self._look_s, self._ensure_host_agent = look_s, ensure_host_agent
         self._held: Counter[str] = Counter()
         self._owed: set[str] = set()
         """Pools with a release that could not be written; the next beat takes it along."""
@@ -89,7 +89,7 @@ class Heartbeat:
     def _beat_all(self) -> float | None:
         if not self._guarded:
             self._guarded = True
-            self._warden()
+            self._ensure_host_agent()
         with self._lock:
             pools = list(self._held.keys() | self._owed)
         for pool in pools:

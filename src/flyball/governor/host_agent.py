@@ -1,15 +1,15 @@
-"""The warden: a small process of a host that looks after its leases on a server when no other process does.
+"""A small process of a host that looks after its leases on a server when no other process does.
 
 A lease there follows the life of a process, and only that process's own host can tell whether it lives.
 A process that holds leases beats for its host (heartbeat.py); but a wrapper may be killed and leave its agent
 running, and a program may be killed and leave its slots. Then no process of the host would be left to say so,
-and the slots would count for a day. So the first on a host to hold a lease on a server starts a warden, one
+and the slots would count for a day. So the first on a host to hold a lease on a server starts this one, one
 per host and server. It beats for the host, takes back what the dead left, and ends when the host has held
 nothing for a while.
 
     FLYBALL_URL=... python -m flyball.governor.host_agent
 
-``FLYBALL_WARDEN=off`` keeps it from being started.
+``FLYBALL_HOST_AGENT=off`` keeps it from being started.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flyball.core.pool.model import Holder
     from flyball.governor.heartbeat import HeldLease
 
-VARIABLE = "FLYBALL_WARDEN"
+VARIABLE = "FLYBALL_HOST_AGENT"
 BEAT_S = 1.0
 CENSUS_S = 5.0
 """How often it asks the server what its host holds."""
@@ -43,7 +43,7 @@ LINGER_S = 20.0
 
 
 def ensure(address: str) -> None:
-    """Start a warden for this host, unless there is one. A host without one is no reason to fail."""
+    """Start the agent of this host, unless there is one. Where it cannot be started the caller goes on."""
     if os.environ.get(VARIABLE) == "off":
         return
     with contextlib.suppress(OSError):
@@ -68,11 +68,11 @@ def ensure(address: str) -> None:
 
 
 def _lock(address: str) -> LongLock:
-    """Held by the one warden of this host for a server, as long as it lives."""
+    """Held by the one agent of this host for a server, as long as it lives."""
     host, folder = me(), home()
     where = f"{redacted(address)} {host.host} {host.boot} {host.pidns}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return LongLock(folder / f"warden-{hashlib.sha256(where.encode()).hexdigest()[:16]}.lock")
+    return LongLock(folder / f"host-agent-{hashlib.sha256(where.encode()).hexdigest()[:16]}.lock")
 
 
 class HostAgent:
@@ -124,8 +124,8 @@ def main() -> int:
         store: HeldLease = open_store(address)  # type: ignore[assignment]
     except FlyballError:
         return 1
-    warden, linger = HostAgent(store, me()), Linger(BEAT_S, LINGER_S)
-    while (next_s := linger.next_s(busy=warden.look(time.monotonic()))) is not None:
+    agent, linger = HostAgent(store, me()), Linger(BEAT_S, LINGER_S)
+    while (next_s := linger.next_s(busy=agent.look(time.monotonic()))) is not None:
         time.sleep(next_s)
     store.close()
     return 0

@@ -283,7 +283,7 @@ class Internals:
                 self._heart = heartbeat.Heartbeat(
                     cast("heartbeat.HeldLease", store),
                     self.observers,
-                    warden=lambda: host_agent.ensure(self.address),
+                    ensure_host_agent=lambda: host_agent.ensure(self.address),
                 )
             self._heart.keep(pool)
 
@@ -415,7 +415,7 @@ class Internals:
         self.settle(after)
         return bound
 
-    def bury(
+    def reclaim(
         self, claims: Sequence[tuple[int, Holder]], demands: Sequence[Demand] = (), *, why: str = ""
     ) -> None:
         """Remove these claims, if they still belong to these holders, and these demands."""

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from flyball.hooks.events import HookEvent, HookEventKind, agent_kind, text_field
-from flyball.hooks.port import QUICK_S, SPARE_S, HookEntry, user_folder
+from flyball.hooks.port import HookEntry, user_folder
 
 TOOLS = ("Agent", "Task")
 _GOES_ON = ("clear", "resume")
 """Reasons of a SessionEnd after which the same process begins another session."""
 
 
-class Claude:
+class ClaudeHooks:
     name = "claude"
     entries = (
         HookEntry("SessionStart", None, waits=False),
@@ -41,9 +41,8 @@ class Claude:
         return (Path(named) if named else user_folder(env) / ".claude") / "settings.json"
 
     def group(self, entry: HookEntry, command: str, wait_s: float) -> dict[str, Any]:
-        timeout_s = round(wait_s + SPARE_S if entry.waits else QUICK_S)
-        hook = {"type": "command", "command": command, "timeout": timeout_s}
-        return {**({} if entry.matcher is None else {"matcher": entry.matcher}), "hooks": [hook]}
+        timeout_s = round(entry.timeout_s(wait_s))
+        return entry.group({"type": "command", "command": command, "timeout": timeout_s})
 
     def parse_event(self, name: str, payload: Mapping[str, Any]) -> HookEvent | None:
         folder = text_field(payload, "cwd")

@@ -12,14 +12,14 @@ from typing import Any
 
 from flyball.hooks.claude import deny_tool
 from flyball.hooks.events import HookEvent, HookEventKind, agent_kind, text_field
-from flyball.hooks.port import QUICK_S, SPARE_S, HookEntry, user_folder
+from flyball.hooks.port import HookEntry, user_folder
 
 TOOL = "spawn_agent"
 _END_S = 3
 """More is cut to this, with a warning."""
 
 
-class Codex:
+class CodexHooks:
     name = "codex"
     entries = (
         HookEntry("SessionStart", None, waits=False),
@@ -34,11 +34,8 @@ class Codex:
         return (Path(named) if named else user_folder(env) / ".codex") / "hooks.json"
 
     def group(self, entry: HookEntry, command: str, wait_s: float) -> dict[str, Any]:
-        timeout_s = round(wait_s + SPARE_S if entry.waits else QUICK_S)
-        if entry.event == "SessionEnd":
-            timeout_s = _END_S
-        hook = {"type": "command", "command": command, "timeout": timeout_s}
-        return {**({} if entry.matcher is None else {"matcher": entry.matcher}), "hooks": [hook]}
+        timeout_s = _END_S if entry.event == "SessionEnd" else round(entry.timeout_s(wait_s))
+        return entry.group({"type": "command", "command": command, "timeout": timeout_s})
 
     def parse_event(self, name: str, payload: Mapping[str, Any]) -> HookEvent | None:
         folder, model = text_field(payload, "cwd"), text_field(payload, "model")

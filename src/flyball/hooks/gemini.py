@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from flyball.hooks.events import HookEvent, HookEventKind, agent_kind, text_field
-from flyball.hooks.port import QUICK_S, SPARE_S, HookEntry, user_folder
+from flyball.hooks.port import HookEntry, user_folder
 
 TOOL = "invoke_agent"
 _GOES_ON = "clear"
 
 
-class Gemini:
+class GeminiHooks:
     name = "gemini"
     entries = (
         HookEntry("SessionStart", None, waits=False),
@@ -33,9 +33,8 @@ class Gemini:
         return user_folder(env, "GEMINI_CLI_HOME") / ".gemini" / "settings.json"
 
     def group(self, entry: HookEntry, command: str, wait_s: float) -> dict[str, Any]:
-        timeout_ms = round(1000 * (wait_s + SPARE_S if entry.waits else QUICK_S))
-        hook = {"type": "command", "name": "flyball", "command": command, "timeout": timeout_ms}
-        return {**({} if entry.matcher is None else {"matcher": entry.matcher}), "hooks": [hook]}
+        timeout_ms = round(1000 * entry.timeout_s(wait_s))
+        return entry.group({"type": "command", "name": "flyball", "command": command, "timeout": timeout_ms})
 
     def parse_event(self, name: str, payload: Mapping[str, Any]) -> HookEvent | None:
         folder = text_field(payload, "cwd")

@@ -23,8 +23,8 @@ from typing import Any
 
 from flyball.errors import UsageError
 from flyball.governor.state_url import home
-from flyball.hooks.json_text import JsonTextError, Node, insert_child, parse_json_text, remove_child
-from flyball.hooks.opencode import MARK, Opencode
+from flyball.hooks.json_text import JsonNode, JsonTextError, insert_child, parse_json_text, remove_child
+from flyball.hooks.opencode import MARK, OpencodeHooks
 from flyball.hooks.port import WAIT_S, HookRuntime
 from flyball.host.atomic_file import replace_file
 
@@ -55,7 +55,7 @@ class Installed:
 
 
 def hook_command(runtime: str, event: str, wait_s: float) -> str:
-    """What an agent's shell runs. A flyball that is gone is no error of the agent's."""
+    """What an agent's shell runs. Where that flyball is gone, the agent goes on without an error."""
     python = shlex.quote(sys.executable)
     return f"[ -x {python} ] || exit 0; exec {python} -P -m flyball.hooks {runtime} {event} {round(wait_s)}"
 
@@ -66,13 +66,15 @@ def read_installed(runtime: HookRuntime, env: Mapping[str, str]) -> Installed | 
     before = _read(path)
     if before is None:
         return None
-    if isinstance(runtime, Opencode):
+    if isinstance(runtime, OpencodeHooks):
         return _read_plugin(path, before)
-    found = [(event, command) for event, command in _commands(_parse(path, before)) if _OURS.search(command)]
+    found = [
+        (event, command) for event, command in _all_commands(_parse(path, before)) if _OURS.search(command)
+    ]
     if not found:
         return None
     matches = [(command, _OURS.search(command)) for _, command in found]
-    pythons = dict.fromkeys(_python_of(command) for command, _ in matches)
+    pythons = dict.fromkeys(_python(command) for command, _ in matches)
     waits = [float(match["wait"]) for _, match in matches if match is not None]
     events = tuple(dict.fromkeys(event for event, _ in found))
     return Installed(runtime.name, path, events, tuple(pythons), max(waits) or None)
@@ -82,7 +84,7 @@ def install(runtime: HookRuntime, env: Mapping[str, str], *, wait_s: float = WAI
     """Put our entries in; False: they were there already, as they should be."""
     path = runtime.settings_path(env)
     before = _read(path)
-    if isinstance(runtime, Opencode):
+    if isinstance(runtime, OpencodeHooks):
         argv = [sys.executable, "-P", "-m", "flyball.hooks", "opencode"]
         text = runtime.plugin(argv, wait_s)
         if before is not None and not before.startswith(MARK.encode()):
@@ -92,9 +94,9 @@ def install(runtime: HookRuntime, env: Mapping[str, str], *, wait_s: float = WAI
     after = text.encode()
     if after == before:
         return False
-    keepsake = _Keepsake(runtime.name, path)
-    clean = None if isinstance(runtime, Opencode) else _cleaned(path, before)
-    keepsake.keep(before=before, clean=clean, after=after)
+    saved = _SavedSettings(runtime.name, path)
+    clean = None if isinstance(runtime, OpencodeHooks) else _without_entries(path, before)
+    saved.keep(before=before, clean=clean, after=after)
     _write(path, after)
     return True
 
@@ -105,15 +107,15 @@ def remove(runtime: HookRuntime, env: Mapping[str, str]) -> bool:
     before = _read(path)
     if read_installed(runtime, env) is None or before is None:
         return False
-    keepsake = _Keepsake(runtime.name, path)
-    original = keepsake.original(before)
+    saved = _SavedSettings(runtime.name, path)
+    original = saved.original(before)
     if original is not None:
         _write(path, original.content)
-    elif isinstance(runtime, Opencode):
+    elif isinstance(runtime, OpencodeHooks):
         _write(path, None)
     else:
-        _write(path, _cleaned(path, before, keepsake.content()))
-    keepsake.forget()
+        _write(path, _without_entries(path, before, saved.content()))
+    saved.forget()
     return True
 
 
@@ -128,7 +130,7 @@ def _with_entries(runtime: HookRuntime, path: Path, before: bytes | None, wait_s
     ]
     if before is not None and _has_exactly(_parse(path, before), wanted):
         return before.decode()
-    cleaned = _cleaned(path, before)
+    cleaned = _without_entries(path, before)
     text = (cleaned or b"").decode()
     if not text.strip():
         text = "{}\n"
@@ -149,16 +151,16 @@ def _command_for(runtime: HookRuntime, event: str, waits: bool, wait_s: float) -
     return hook_command(runtime.name, event, wait_s if waits else 0.0)
 
 
-def _has_exactly(root: Node, wanted: Sequence[tuple[str, dict[str, Any]]]) -> bool:
+def _has_exactly(root: JsonNode, wanted: Sequence[tuple[str, dict[str, Any]]]) -> bool:
     ours = [
         (event.key or "", group.plain())
         for event, group in _groups(root)
-        if any(_OURS.search(command) for command in _commands_of(group))
+        if any(_OURS.search(command) for command in _group_commands(group))
     ]
     return sorted(ours, key=str) == sorted(wanted, key=str)
 
 
-def _cleaned(path: Path, before: bytes | None, original: bytes | None = None) -> bytes | None:
+def _without_entries(path: Path, before: bytes | None, original: bytes | None = None) -> bytes | None:
     """The settings without our entries, and without what only they were in."""
     if before is None:
         return None
@@ -170,13 +172,13 @@ def _cleaned(path: Path, before: bytes | None, original: bytes | None = None) ->
     return text.encode()
 
 
-def _without_one(text: str, root: Node, kept: Node | None) -> str | None:
+def _without_one(text: str, root: JsonNode, kept: JsonNode | None) -> str | None:
     """One step of the cleaning; None: nothing is left to do."""
     for event, group in _groups(root):
         inner = group.member(_HOOKS)
         if inner is None:
             continue
-        ours = [hook for hook in inner.children if _OURS.search(_command_of(hook))]
+        ours = [hook for hook in inner.children if _OURS.search(_command(hook))]
         if not ours:
             continue
         if len(ours) < len(inner.children):
@@ -192,27 +194,29 @@ def _without_one(text: str, root: Node, kept: Node | None) -> str | None:
     return None
 
 
-def _groups(root: Node) -> list[tuple[Node, Node]]:
+def _groups(root: JsonNode) -> list[tuple[JsonNode, JsonNode]]:
     hooks = root.member(_HOOKS)
     events = [event for event in hooks.children if event.is_list] if hooks is not None else []
     return [(event, group) for event in events for group in event.children if group.is_object]
 
 
-def _commands_of(group: Node) -> list[str]:
+def _group_commands(group: JsonNode) -> list[str]:
     inner = group.member(_HOOKS)
-    return [_command_of(hook) for hook in inner.children] if inner is not None else []
+    return [_command(hook) for hook in inner.children] if inner is not None else []
 
 
-def _commands(root: Node) -> list[tuple[str, str]]:
-    return [(event.key or "", command) for event, group in _groups(root) for command in _commands_of(group)]
+def _all_commands(root: JsonNode) -> list[tuple[str, str]]:
+    return [
+        (event.key or "", command) for event, group in _groups(root) for command in _group_commands(group)
+    ]
 
 
-def _command_of(hook: Node) -> str:
+def _command(hook: JsonNode) -> str:
     command = hook.member("command")
     return command.value if command is not None and isinstance(command.value, str) else ""
 
 
-def _python_of(command: str) -> str:
+def _python(command: str) -> str:
     try:
         words = shlex.split(command)
         return words[words.index("exec") + 1]
@@ -245,7 +249,7 @@ def _read(path: Path) -> bytes | None:
         ) from error
 
 
-def _parse(path: Path, content: bytes) -> Node:
+def _parse(path: Path, content: bytes) -> JsonNode:
     """Raises UsageError for settings that we do not understand."""
     try:
         text = content.decode()
@@ -258,7 +262,7 @@ def _parse(path: Path, content: bytes) -> Node:
     return root
 
 
-def _check(root: Node) -> None:
+def _check(root: JsonNode) -> None:
     if not root.is_object:
         raise JsonTextError("it is not an object")
     hooks = root.member(_HOOKS)
@@ -301,8 +305,8 @@ def _digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-class _Keepsake:
-    """The bytes of a settings file before our entries. They may hold secrets, so they are private."""
+class _SavedSettings:
+    """The bytes that a settings file had before our entries. They may hold secrets, so they are private."""
 
     def __init__(self, runtime: str, path: Path) -> None:
         real = os.path.realpath(path)

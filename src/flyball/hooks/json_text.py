@@ -24,7 +24,7 @@ class JsonTextError(ValueError):
 
 
 @dataclass(slots=True)
-class Node:
+class JsonNode:
     """A value and its place in the text."""
 
     start: int
@@ -35,7 +35,7 @@ class Node:
     value: Any
     """Of an object or a list: an empty one of its type; what is in it are the children."""
     key: str | None = None
-    children: list[Node] = field(default_factory=list)
+    children: list[JsonNode] = field(default_factory=list)
 
     @property
     def is_object(self) -> bool:
@@ -45,7 +45,7 @@ class Node:
     def is_list(self) -> bool:
         return isinstance(self.value, list)
 
-    def member(self, key: str) -> Node | None:
+    def member(self, key: str) -> JsonNode | None:
         return next((child for child in self.children if child.key == key), None)
 
     def plain(self) -> Any:
@@ -55,7 +55,7 @@ class Node:
         return [child.plain() for child in self.children] if self.is_list else self.value
 
 
-def parse_json_text(text: str) -> Node:
+def parse_json_text(text: str) -> JsonNode:
     """Raises JsonTextError for what is not JSON with comments."""
     node, end = _value(text, _after_space(text, 0), 0)
     end = _after_space(text, end)
@@ -64,7 +64,9 @@ def parse_json_text(text: str) -> Node:
     return node
 
 
-def insert_child(text: str, parent: Node, value: object, *, key: str | None = None, depth: int = 0) -> str:
+def insert_child(
+    text: str, parent: JsonNode, value: object, *, key: str | None = None, depth: int = 0
+) -> str:
     """The text with one more child at the end of an object or list; ``depth`` is that of the parent."""
     step = indent_step(text)
     inner, outer = "\n" + step * (depth + 1), "\n" + step * depth
@@ -79,7 +81,7 @@ def insert_child(text: str, parent: Node, value: object, *, key: str | None = No
     return f"{text[: last.end]},{text[last.end : shown]}{inner}{said}{text[shown:]}"
 
 
-def remove_child(text: str, parent: Node, child: Node) -> str:
+def remove_child(text: str, parent: JsonNode, child: JsonNode) -> str:
     """The text without one child of an object or list, and without the comma that it needed."""
     at = parent.children.index(child)
     start = child.start
@@ -124,12 +126,12 @@ def _error(text: str, at: int) -> JsonTextError:
     return JsonTextError(f"line {line} is not JSON: {found}")
 
 
-def _value(text: str, at: int, depth: int) -> tuple[Node, int]:
+def _value(text: str, at: int, depth: int) -> tuple[JsonNode, int]:
     if depth > _DEEPEST:
         raise JsonTextError(f"it is nested more than {_DEEPEST} deep")
     first = text[at : at + 1]
     if first in ("{", "["):
-        node = Node(at, at, at, {} if first == "{" else [])
+        node = JsonNode(at, at, at, {} if first == "{" else [])
         node.children, node.end = _children(text, at, depth)
         return node, node.end
     found = _STRING.match(text, at) or _PLAIN.match(text, at)
@@ -139,12 +141,12 @@ def _value(text: str, at: int, depth: int) -> tuple[Node, int]:
         value = json.loads(found[0])
     except ValueError:
         raise _error(text, at) from None
-    return Node(at, at, found.end(), value), found.end()
+    return JsonNode(at, at, found.end(), value), found.end()
 
 
-def _children(text: str, at: int, depth: int) -> tuple[list[Node], int]:
+def _children(text: str, at: int, depth: int) -> tuple[list[JsonNode], int]:
     closing = "}" if text[at] == "{" else "]"
-    children: list[Node] = []
+    children: list[JsonNode] = []
     at = _after_space(text, at + 1)
     if text[at : at + 1] == closing:
         return children, at + 1
@@ -162,7 +164,7 @@ def _children(text: str, at: int, depth: int) -> tuple[list[Node], int]:
         at = _after_space(text, at + 1)
 
 
-def _member(text: str, at: int, depth: int) -> tuple[Node, int]:
+def _member(text: str, at: int, depth: int) -> tuple[JsonNode, int]:
     found = _STRING.match(text, at)
     if found is None:
         raise _error(text, at)

@@ -76,7 +76,7 @@ export const Flyball = async ({ directory }) => {
 """
 
 
-class Opencode:
+class OpencodeHooks:
     name = "opencode"
     entries: Sequence[HookEntry] = ()
 

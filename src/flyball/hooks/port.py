@@ -27,6 +27,14 @@ class HookEntry:
     matcher: str | None
     waits: bool
 
+    def timeout_s(self, wait_s: float) -> float:
+        """How long it may take, where a subagent waits so long for a slot."""
+        return wait_s + SPARE_S if self.waits else QUICK_S
+
+    def group(self, hook: Mapping[str, Any]) -> dict[str, Any]:
+        """This entry with its one hook, as the settings of claude, codex and gemini hold it."""
+        return {**({} if self.matcher is None else {"matcher": self.matcher}), "hooks": [hook]}
+
 
 class HookRuntime(Protocol):
     name: str

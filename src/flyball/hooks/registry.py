@@ -17,4 +17,4 @@ def load_hooks(name: str) -> HookRuntime:
     """The hooks of a runtime by its name."""
     if name not in NAMES:
         raise UsageError(f"there are no hooks for {name!r}; there are for {', '.join(NAMES)}")
-    return cast("HookRuntime", getattr(import_module(f"flyball.hooks.{name}"), name.capitalize())())
+    return cast("HookRuntime", getattr(import_module(f"flyball.hooks.{name}"), f"{name.capitalize()}Hooks")())

@@ -43,7 +43,7 @@ class Wake(IntEnum):
     """No request waits for the claim any more."""
 
 
-class Waiter:
+class MailWaiter:
     """Waits for a claim. Used on its event loop only."""
 
     __slots__ = ("_future", "_told", "number")
@@ -81,7 +81,7 @@ class Inbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, box: Box | None) -> None:
         self._loop, self._box = weakref.ref(loop), box
-        self._waiters: dict[int, list[Waiter]] = {}
+        self._waiters: dict[int, list[MailWaiter]] = {}
         self._early: OrderedDict[int, None] = OrderedDict()
         """Claims about which something came before a waiter did."""
         self.newest = 0
@@ -103,13 +103,13 @@ class Inbox:
         return len(self._waiters)
 
     @contextmanager
-    def waiter(self, claim_id: int) -> Iterator[Waiter]:
+    def waiter(self, claim_id: int) -> Iterator[MailWaiter]:
         """A waiter for the claim, for as long as the block runs. A claim may have several."""
         self.newest += 1
         early = claim_id in self._early
         if early:
             del self._early[claim_id]
-        waiter = Waiter(self.newest, Wake.LOOK if early else None)
+        waiter = MailWaiter(self.newest, Wake.LOOK if early else None)
         self._waiters.setdefault(claim_id, []).append(waiter)
         try:
             yield waiter

@@ -128,7 +128,7 @@ class StateDoctor:
             (("barred",), partial(state_checks.make_usable, self.path)),
             (("damaged",), self._set_aside),
             (("old-layout", "other-boot"), self._open),
-            (("dead-lease", "dead-ask", "stale-demand"), self._bury),
+            (("dead-lease", "dead-ask", "stale-demand"), self._reclaim_dead),
             (("miscount",), self._recount),
             (("sockets",), lambda: sweep(folder_for(mail_home(self.address)))),
         )
@@ -147,10 +147,10 @@ class StateDoctor:
         with closing(Governor(self.address)) as governor:
             internals(governor).store.now()
 
-    def _bury(self) -> None:
+    def _reclaim_dead(self) -> None:
         with closing(Governor(self.address)) as governor:
             dead = pool_checks.find_dead(internals(governor).store.census(), internals(governor).store.now())
-            internals(governor).bury([(c.id, c.holder) for c in dead.claims], dead.demands)
+            internals(governor).reclaim([(c.id, c.holder) for c in dead.claims], dead.demands)
 
     def _recount(self) -> None:
         with closing(Governor(self.address)) as governor:

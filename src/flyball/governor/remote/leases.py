@@ -48,7 +48,7 @@ from flyball.governor.state_url import on_server
 from flyball.host.off_loop import WorkerThreads
 from flyball.host.process import alive
 from flyball.stores.port import AfterCommit, Release, Store
-from flyball.wake.inbox import Inbox, Waiter, Wake
+from flyball.wake.inbox import Inbox, MailWaiter, Wake
 from flyball.wake.mailbox import Box
 
 AFAR = Holder("afar", "", 0, 0, 0)
@@ -144,7 +144,7 @@ class RemoteInbox(Inbox):
         return {pool: claim_id for pool, claims in list(self._pools.items()) for claim_id in [*claims][:1]}
 
     @contextmanager
-    def waiter_of(self, claim_id: int, pool: str) -> Iterator[Waiter]:
+    def waiter_in(self, claim_id: int, pool: str) -> Iterator[MailWaiter]:
         """A waiter for the claim, for as long as the block runs."""
         with self.waiter(claim_id) as waiter:
             if self.ended:
@@ -324,7 +324,7 @@ class RemoteLeases:
         inbox = await self._open_inbox()
         due = WaitSchedule(asyncio.get_running_loop().time, timeout_s=timeout_s, ttl_s=ttl_s)
         woken_here = mailbox in (None, inbox.address)
-        with inbox.waiter_of(claim_id, pool) as waiter:
+        with inbox.waiter_in(claim_id, pool) as waiter:
             if look_first:
                 waiter.tell(Wake.LOOK)
             if left is not None:

@@ -125,7 +125,7 @@ def _reclaim(governor: Governor, lease_id: int, why: str) -> None:
     living = _why_alive(claim, internals(governor).store.now())
     if living:
         raise ProblemError(409, "alive", f"lease {lease_id} is in use: {living}", lease=lease_id)
-    internals(governor).bury([(claim.id, claim.holder)], why=why)
+    internals(governor).reclaim([(claim.id, claim.holder)], why=why)
 
 
 def _why_alive(claim: Claim, now: float) -> str:

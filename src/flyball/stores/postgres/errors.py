@@ -153,7 +153,7 @@ def _reason(error: Exception, address: Address) -> str:
     """What went wrong in one line, without the address that the driver puts in front of it."""
     if "percent-encoded" in str(error):
         # The driver would quote the part that it cannot read, and that may be the password.
-        return "a % in it that is no %XX; write %25"
+        return "it has a % that does not begin a %XX; write it as %25"
     lines = [line.strip(" \t-") for line in str(error).splitlines()]
     words = next((line for line in lines if line), type(error).__name__)
     words = _PREFIX.sub("", words).strip() or type(error).__name__

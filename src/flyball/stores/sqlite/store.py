@@ -45,7 +45,7 @@ MISSES_MOST = 16
 LOOK_EVERY_S = 1.0
 
 
-class State(Enum):
+class FileState(Enum):
     """Of the file, for the thread that has the mutex.
 
     ======  =====================================  ==========================================
@@ -66,7 +66,7 @@ class State(Enum):
     BATCH = auto()
 
 
-IDLE, LOCKED, STEP, BATCH = State
+IDLE, LOCKED, STEP, BATCH = FileState
 
 
 class _WriteStep:

@@ -102,7 +102,7 @@ def _drop(governor: Governor, args: argparse.Namespace) -> None:
     except (KeyError, OSError):
         user = f"user {os.getuid()}"
     by = f"{user} on {host_name()}"
-    internals(governor).bury(
+    internals(governor).reclaim(
         [(claim.id, claim.holder)], why=f"dropped by {by}{' by force' if living else ''}"
     )
     if store.claim(claim.id) is not None:

@@ -30,12 +30,12 @@ def gov(redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     governor.set_pool(POOL, cap=1, adaptive=False)
     yield governor
     governor.close()
-    for pid in wardens(tmp_path):
+    for pid in host_agents(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
 
-def wardens(tmp_path: Path) -> list[int]:
-    """Wardens that work for this test's home."""
+def host_agents(tmp_path: Path) -> list[int]:
+    """Host agents that work for this test's home."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -66,7 +66,7 @@ def test_a_slot_comes_back_though_launcher_and_agent_were_killed(gov: Governor, 
         lambda: held(gov) == 1 and internals(gov).store.census().claims[0].holder.pid != launcher.pid,
         "the lease",
     )
-    until(lambda: wardens(tmp_path), "a warden")
+    until(lambda: host_agents(tmp_path), "a host agent")
     launcher.kill()
     launcher.wait()
     agent = internals(gov).store.census().claims[0].holder.pid
@@ -74,15 +74,15 @@ def test_a_slot_comes_back_though_launcher_and_agent_were_killed(gov: Governor, 
     assert held(gov) == 1
     os.kill(agent, signal.SIGKILL)
     until(lambda: held(gov) == 0, "the slot to come back")
-    assert wardens(tmp_path)
+    assert host_agents(tmp_path)
 
 
 def test_there_is_one_per_host_and_server(gov: Governor, tmp_path: Path) -> None:
     with gov.slot(POOL):
-        until(lambda: wardens(tmp_path), "a warden")
+        until(lambda: host_agents(tmp_path), "a host agent")
         for _ in range(3):
             host_agent.ensure(gov.address)
-        until(lambda: len(wardens(tmp_path)) == 1, "the others to end")
+        until(lambda: len(host_agents(tmp_path)) == 1, "the others to end")
 
 
 def test_it_is_not_started_where_it_is_not_wanted(
@@ -90,7 +90,7 @@ def test_it_is_not_started_where_it_is_not_wanted(
 ) -> None:
     monkeypatch.setenv(host_agent.VARIABLE, "off")
     host_agent.ensure(gov.address)
-    assert wardens(tmp_path) == []
+    assert host_agents(tmp_path) == []
 
 
 def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:
