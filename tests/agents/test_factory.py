@@ -18,7 +18,7 @@ from tests.agents.factory_site import GOES_ON, TASK, FactorySite
 from tests.agents.kit import Agent, Claude, Codex, Gemini, Opencode
 from tests.agents.table import PROPERTY
 from tests.factory.kit import Ran
-from tests.factory.kit import until as wait_for
+from tests.waiting import until as wait_for
 
 Sites = Callable[..., FactorySite]
 Tell = Callable[..., None]

@@ -16,7 +16,8 @@ from flyball.factory.run.board import Board, BoardRow, WaitingTask
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.locks import RunLock
 from tests.cli.kit import Cli
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 WAITS = "wait_for(folder / 'go')\nwrite(f'pages/{task}.txt', 'page')"
 

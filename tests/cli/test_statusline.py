@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from flyball.cli.commands.pools.statusline import windows_in
 from flyball.governor.account_windows import account_windows
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +42,6 @@ def session(five_hours: float, *, resets_in_s: float = 4205.0) -> dict[str, obje
         "seven_day": {"used_percentage": 18.4, "resets_at": round(time.time() + 3 * 86400)},
     }
     return {"session_id": "s", "model": {"display_name": "Opus"}, "rate_limits": windows}
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.02)
 
 
 def measured(governor: Governor) -> dict[str, float]:

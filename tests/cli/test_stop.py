@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.cli.kit import Cli
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 WAITS = "(folder / f'up-{task}').touch()\nwait_for(folder / f'go-{task}')\nwrite(f'pages/{task}.txt', 'page')"
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.cli.kit import Cli
 from tests.factory.fake_hosts import Host
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 WAITS = "(folder / f'up-{task}').touch()\nwait_for(folder / f'go-{task}')\nwrite(f'pages/{task}.txt', 'page')"
 MANUAL = "labels: [merge:manual]"

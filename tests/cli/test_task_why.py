@@ -11,7 +11,8 @@ from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
 from flyball.governor.governor import Governor
 from tests.cli.kit import Cli
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 WAITS = "(folder / f'up-{task}').touch()\nwait_for(folder / 'go')\nwrite(f'pages/{task}.txt', 'page')"
 

@@ -12,8 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +23,7 @@ from flyball.factory.state.locks import RunLock
 from flyball.factory.state.run_folders import state_folder
 from flyball.governor.governor import Governor
 from flyball.governor.status import LeaseStatus
+from tests.waiting import until
 from tests.warm import warm
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))
@@ -58,13 +58,6 @@ class Line:
     attempt: int
     launch: int
     pid: int
-
-
-def until(condition: Callable[[], object], what: str, limit_s: float = 90.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.01)
 
 
 class Project:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from tests.factory.kit import GREEN, Project, until
+from tests.factory.kit import GREEN, Project
+from tests.waiting import until
 
 
 def counted(project: Project, *more: str, **merge: object) -> None:

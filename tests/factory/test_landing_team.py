@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.factory.fake_hosts import Host
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 
 def teammate(project: Project) -> Path:
@@ -48,7 +49,7 @@ def test_all_tasks_land_though_a_teammate_pushes_twice_in_the_middle_of_the_run(
     clone = teammate(project)
     process = project.start("run", "--json")
     for before, held in ((2, "t-3"), (3, "t-5")):
-        until(partial(landed_at_least, project, before), f"{before} landings", 90.0)
+        until(partial(landed_at_least, project, before), f"{before} landings")
         push_from(project, clone, f"lib/{held}")
         project.say(f"go-{held}")
     out, err = process.communicate(timeout=120)

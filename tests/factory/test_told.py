@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 
 def test_the_pool_hears_of_a_limit_once(project: Project) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,10 +59,3 @@ def cap_of(cap: int) -> flyball.Governor:
     gov = flyball.Governor()
     gov.set_pool("anthropic", cap=cap, adaptive=False)
     return gov
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)

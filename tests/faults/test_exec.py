@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -21,19 +20,13 @@ import flyball
 from flyball.governor.internals import internals
 from flyball.governor.status import PoolStatus
 from flyball.stores.handoff import HOLD_SAMPLE
+from tests.waiting import until
 
 EXEC = [sys.executable, "-m", "flyball", "exec"]
 
 
 def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*EXEC, *arguments], capture_output=True, text=True, timeout=30, **options)  # type: ignore[call-overload,no-any-return]
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.005)
 
 
 def pool() -> PoolStatus:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import pytest
 import flyball
 from flyball.governor.status import LeaseStatus
 from tests.faults.terminal import Terminal
+from tests.waiting import until
 
 EXEC = f"{sys.executable} -m flyball exec --pool p"
 READ_OR_NOT = pytest.mark.parametrize("options", ["", "--runtime claude"])
@@ -53,13 +53,6 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.005)
 
 
 class Job:

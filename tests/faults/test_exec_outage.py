@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -16,9 +15,9 @@ from flyball.governor.governor import Governor
 from tests.faults.test_redis import DURABLE
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
+from tests.waiting import LONGEST_S, until
 
 POOL = "p"
-SOON_S = 40.0
 
 
 class Killable(Protocol):
@@ -56,13 +55,6 @@ class Line:
         self.server.close()
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.01)
-
-
 def redis_line(folder: Path) -> Line:
     server = RedisServer(*DURABLE)
     return Line(server, f"{server.url}?socket_timeout=1", folder)
@@ -89,7 +81,7 @@ def outage(line: Line) -> None:
 
 def served(line: Line) -> None:
     until(line.done.exists, "its command")
-    assert line.waiter.wait(SOON_S) == 0, line.heard()
+    assert line.waiter.wait(LONGEST_S) == 0, line.heard()
     assert line.heard().count("cannot be reached") == 1, "said once"
     assert "granted after" in line.heard()
 

@@ -21,6 +21,7 @@ from flyball.governor.internals import internals
 from flyball.governor.launch import output_files
 from flyball.governor.status import PoolStatus
 from flyball.host.process import identify
+from tests.waiting import until
 
 EXEC = [sys.executable, "-m", "flyball", "exec"]
 RECORDINGS = Path(__file__).parents[1] / "runtimes" / "recordings"
@@ -138,13 +139,6 @@ def start(claude: Agent) -> Iterator[Start]:
     for process in started:
         process.kill()
         process.communicate()
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.01)
 
 
 def pool(name: str = "anthropic") -> PoolStatus | None:

@@ -17,6 +17,7 @@ import pytest
 import flyball
 from flyball.governor.status import PoolStatus
 from tests.faults.test_exec_runtimes import EXEC, RECORDINGS, running, throttles
+from tests.waiting import until
 
 LONGEST_S = 60.0
 REFUSED = RECORDINGS / "claude" / "err_429__format_text.stdout.txt"
@@ -119,13 +120,6 @@ Open = Callable[..., Terminal]
 
 def pool(name: str = "anthropic") -> PoolStatus:
     return next(each for each in flyball.Governor().status().pools if each.name == name)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + LONGEST_S
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.01)
 
 
 def bash(*lines: str) -> Sequence[str]:

@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from flyball import Governor
-from tests.factory.kit import FLYBALL, SOAK, Project, until
+from tests.factory.kit import FLYBALL, SOAK, Project
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 MB = 1 << 20
@@ -247,11 +247,9 @@ def test_a_flood_of_output_holds_no_agent_up(project: Project, size: int) -> Non
 def test_an_agent_that_never_stops_printing_still_ends_after_its_time(project: Project) -> None:
     project.configure(agent={"max_s": 1}, run={"attempts": 1})
     project.task("t-1", act="line = b'y' * 65536\nwhile True:\n    os.write(1, line)")
-    begun = time.monotonic()
-    ran = project.run(timeout_s=60)
+    ran = project.run()
     assert ran.code == 1
     assert "agent.max_s" in ran.out
-    assert time.monotonic() - begun < 20
     assert project.processes() == []
 
 

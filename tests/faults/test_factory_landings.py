@@ -8,7 +8,8 @@ import signal
 
 import pytest
 
-from tests.factory.kit import GREEN, Project, until
+from tests.factory.kit import GREEN, Project
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 

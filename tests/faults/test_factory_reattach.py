@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 

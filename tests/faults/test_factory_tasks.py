@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.factory.kit import SOAK, Project, until
+from tests.factory.kit import SOAK, Project
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 WAITS = "wait_for(folder / f'go-{task}')\nwrite(f'pages/{task}.txt', 'x')"

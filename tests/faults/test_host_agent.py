@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from flyball.governor import host_agent
 from flyball.governor.internals import internals
 from flyball.host.process import identify, me
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 POOL = "p"
 
@@ -46,13 +47,6 @@ def host_agents(tmp_path: Path) -> list[int]:
         if b"flyball.governor.host_agent" in words and str(tmp_path).encode() in env:
             found.append(int(entry.name))
     return found
-
-
-def until(holds: Callable[[], object], what: str, *, within_s: float = 90.0) -> None:
-    end = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < end, f"waited {within_s:g} s in vain for {what}"
-        time.sleep(0.05)
 
 
 def held(gov: Governor) -> int:

@@ -10,7 +10,8 @@ import subprocess
 import pytest
 
 from flyball.factory.landing.gate import LIMIT_BYTES
-from tests.factory.kit import GREEN, Project, until
+from tests.factory.kit import GREEN, Project
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 

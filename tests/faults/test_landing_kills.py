@@ -11,7 +11,8 @@ from functools import partial
 import pytest
 
 from tests.factory.fake_hosts import Host
-from tests.factory.kit import SOAK, Project, until
+from tests.factory.kit import SOAK, Project
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 

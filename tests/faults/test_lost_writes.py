@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -17,11 +16,11 @@ from flyball.errors import RefusedError
 from flyball.stores.redis.connection import RedisConnections
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
+from tests.waiting import LONGEST_S, until
 
 pytestmark = pytest.mark.faults
 POOL = "p"
 CAP = 3
-SOON_S = 60.0
 
 
 class Loss(Protocol):
@@ -109,13 +108,6 @@ def gov(store: Loss) -> Iterator[Governor]:
     gov.close()
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
-        time.sleep(0.01)
-
-
 class Agents:
     """``flyball exec``, so many times, until they are told to end."""
 
@@ -130,7 +122,7 @@ class Agents:
 
     def end(self) -> list[int]:
         (self._folder / "end").touch()
-        return [agent.wait(SOON_S) for agent in self.running]
+        return [agent.wait(LONGEST_S) for agent in self.running]
 
 
 def test_agents_that_end_after_the_loss_leave_the_slots_of_others_counted(

@@ -15,7 +15,8 @@ import pytest
 
 import flyball
 from flyball.host.pid_namespaces import FIRST_NAMESPACE, pid_namespace
-from tests.faults.people_kit import Start, cap_of, pool, said, starting, until
+from tests.faults.people_kit import Start, cap_of, pool, said, starting
+from tests.waiting import until
 
 INSIDE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
 ELSEWHERE = ("env", "FLYBALL_HOST_ID=container", *INSIDE)

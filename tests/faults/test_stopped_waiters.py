@@ -14,8 +14,9 @@ import pytest
 
 import flyball
 from flyball.host.process import is_stopped
-from tests.faults.people_kit import REPOSITORY, Start, cap_of, pool, said, starting, until
+from tests.faults.people_kit import REPOSITORY, Start, cap_of, pool, said, starting
 from tests.postgres_server import PostgresServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 Exec = Callable[[str], "subprocess.Popen[str]"]

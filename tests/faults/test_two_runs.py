@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.factory.kit import FLYBALL, Project, Ran, until
+from tests.factory.kit import FLYBALL, Project, Ran
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 HOLDS = "(folder / 'on').touch()\nwait_for(folder / 'go')\nwrite('pages/t-1.txt', 'x')"
 
@@ -113,7 +114,7 @@ def test_a_run_that_was_killed_lets_the_next_clone_run(two: tuple[Project, Clone
         assert ran.code in (0, 2), ran.said
         return ran.code == 0
 
-    until(runs, "the second clone to run", limit_s=90)
+    until(runs, "the second clone to run")
 
 
 @pytest.mark.parametrize("two", ["redis", "postgres"], indirect=True)

@@ -13,7 +13,8 @@ import pytest
 
 from flyball.governor.internals import internals
 from flyball.host.process import identify, me
-from tests.faults.people_kit import Start, cap_of, pool, said, starting, until
+from tests.faults.people_kit import Start, cap_of, pool, said, starting
+from tests.waiting import until
 
 
 @pytest.fixture

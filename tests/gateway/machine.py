@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from flyball.gateway.presence import Gateway, ask_gateway, find_gateway
@@ -14,7 +12,7 @@ from flyball.sim.provider.server import Provider
 
 FLYBALL = [sys.executable, "-m", "flyball"]
 CALL = """
-import http.client, json, os, sys, time, urllib.error, urllib.request
+import http.client, json, os, socket, sys, time, urllib.error, urllib.parse, urllib.request
 body = json.dumps({"max_tokens": int(sys.argv[1]), "model": "m", "messages": [], "stream": True}).encode()
 address = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
 for go in range(int(sys.argv[2])):
@@ -24,7 +22,13 @@ for go in range(int(sys.argv[2])):
             print(answer.status, flush=True)
     except (OSError, http.client.HTTPException) as error:
         print("broken" if not isinstance(error, urllib.error.HTTPError) else error.code, flush=True)
-        time.sleep(2)
+        place = urllib.parse.urlsplit(address)
+        while True:  # until the next gateway listens
+            try:
+                socket.create_connection((place.hostname, place.port), timeout=60).close()
+                break
+            except OSError:
+                time.sleep(0.05)
 """
 
 
@@ -79,10 +83,3 @@ class Machine:
             process.kill()
             process.communicate()
         self.run("gateway", "stop")
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.02)

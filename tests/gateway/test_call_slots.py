@@ -19,7 +19,7 @@ from flyball.governor.internals import internals
 from flyball.host.clock import boot_seconds
 from flyball.integrations.held_slot import AsyncHold
 from flyball.testing import FaultyStore
-from tests.gateway.machine import until
+from tests.waiting import until
 
 AWAY = ("admit", "poll", "withdraw", "release", "report", "note")
 LATEST_S = 60.0

@@ -20,6 +20,7 @@ from flyball.integrations.model_call import is_model_call
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import Manner, Provider
 from tests.gateway.conftest import CALL, RunningGateway, ScriptedServer
+from tests.waiting import until
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -35,13 +36,6 @@ def scripted() -> Iterator[Callable[..., ScriptedServer]]:
     yield make
     for server in servers:
         server.close()
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.01)
 
 
 # -- the cap ---------------------------------------------------------------------------------------------

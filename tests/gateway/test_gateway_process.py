@@ -11,7 +11,8 @@ import pytest
 
 from flyball.gateway.presence import ask_gateway
 from flyball.sim.provider.server import Provider
-from tests.gateway.machine import CALL, Machine, until
+from tests.gateway.machine import CALL, Machine
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 

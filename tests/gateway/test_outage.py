@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from flyball.sim.provider.server import Provider
-from tests.gateway.machine import CALL, Machine, until
+from tests.gateway.machine import CALL, Machine
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.faults
 CAP = 3

@@ -19,7 +19,6 @@ from flyball.testing import FaultyStore
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
-SOON_S = 10.0
 """Longer than anything here takes, short enough to fail before the suite's own timeout."""
 
 

@@ -7,11 +7,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from flyball import Limiter
-from tests.governor.conftest import SOON_S
+from tests.waiting import LONGEST_S
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, SOON_S))
+    asyncio.run(asyncio.wait_for(story, LONGEST_S))
 
 
 def limiter_of(cap: int, **more: Any) -> Limiter:

@@ -8,7 +8,7 @@ from typing import Any
 
 from flyball import Governor
 from flyball.governor.status import PoolStatus
-from tests.governor.conftest import SOON_S
+from tests.waiting import LONGEST_S, until
 
 
 def pool(gov: Governor, name: str = "p") -> PoolStatus:
@@ -42,23 +42,13 @@ class Person(threading.Thread):
             self._error = error
 
     def outcome(self) -> Any:
-        self.join(SOON_S)
+        self.join(LONGEST_S)
         assert not self.is_alive(), "still waiting"
         if self._error is not None:
             raise self._error
         return self._result
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    """Check again and again, for a bounded time."""
-    tick = threading.Event()
-    for _ in range(int(SOON_S / 0.002)):
-        if true():
-            return
-        tick.wait(0.002)
-    raise AssertionError("it never became true")
-
-
 def wait_for_line(gov: Governor, length: int = 1) -> None:
     """Until so many asks wait in ``p``."""
-    wait_until(lambda: pool(gov).waiting == length)
+    until(lambda: pool(gov).waiting == length)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flyball import Governor, RefusedError
 from flyball.core.pool.settings import PoolChanges
 from flyball.governor.internals import internals
 from flyball.governor.share.share import Share
+from tests.waiting import until
 
 POOL = "p"
 QUICK_S = 0.05
@@ -27,15 +28,6 @@ def divided(gov: Governor, cap: int, *, heartbeat_s: float = STEADY_S, **changes
         until(lambda: first.stats().limit > 0, "the store to have learned")
     gov.set_pool(POOL, heartbeat_s=heartbeat_s)
     return gov
-
-
-def until(holds: Callable[[], object], what: str, *, within_s: float = 60.0) -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + within_s
-    while not holds():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {within_s:g} s in vain for {what}")
-        time.sleep(0.005)
 
 
 def in_use(gov: Governor, pool: str = POOL) -> int:

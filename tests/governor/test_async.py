@@ -10,12 +10,12 @@ import pytest
 
 from flyball import Governor
 from flyball.errors import AtCapacityError, TooLargeError, UsageError, WaitTimeoutError
-from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
+from tests.waiting import LONGEST_S
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, SOON_S))
+    asyncio.run(asyncio.wait_for(story, LONGEST_S))
 
 
 async def work(gov: Governor, started: asyncio.Event | None = None) -> None:

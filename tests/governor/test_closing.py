@@ -11,8 +11,8 @@ from flyball import Governor
 from flyball.errors import AtCapacityError
 from flyball.governor.state_url import mail_home
 from flyball.wake.mailbox import mail_folder
-from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
+from tests.waiting import LONGEST_S
 
 pytestmark = pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
 
@@ -68,5 +68,5 @@ def test_a_task_that_waits_is_told_afterwards_as_before(
         await gov.release_async(lease)
         await gov.release_async(await waiting)
 
-    asyncio.run(asyncio.wait_for(story(), SOON_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
     assert nothing_left(gov)

@@ -23,6 +23,7 @@ from flyball.governor.status import SILENT_S, LeaseStatus, status_from
 from flyball.testing import FakeWorld, Scene, make_postgres, make_redis
 from flyball.testing.world import HERE
 from tests.governor.people import pool
+from tests.waiting import until
 
 ELSEWHERE = replace(HERE, host="elsewhere")
 POOL = "p"
@@ -137,13 +138,6 @@ def heart(store: Recorder) -> Iterator[Heartbeat]:
     heart = Heartbeat(beating, (), beat_s=0.005)
     yield heart
     heart.close()
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_it_beats_for_the_pools_it_holds_leases_of_in_a_thread_of_its_own(

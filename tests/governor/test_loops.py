@@ -14,8 +14,8 @@ from flyball import Governor
 from flyball.governor.flow_drivers import store_threads
 from flyball.governor.state_url import mail_home
 from flyball.wake.mailbox import mail_folder
-from tests.governor.conftest import SOON_S
-from tests.governor.people import in_use, nothing_left, pool, wait_for_line, wait_until
+from tests.governor.people import in_use, nothing_left, pool, wait_for_line
+from tests.waiting import LONGEST_S, until
 
 pytestmark = pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
 
@@ -47,7 +47,7 @@ def test_a_loop_that_asked_is_not_kept(gov: Governor) -> None:
     kept = weakref.ref(loop)
     del loop
     # The thread that made the store call lets go of it a moment after it has answered.
-    wait_until(lambda: gc.collect() >= 0 and kept() is None)
+    until(lambda: gc.collect() >= 0 and kept() is None)
     assert mailboxes(gov) == []
 
 
@@ -98,9 +98,9 @@ def test_a_task_that_asks_as_its_loop_is_closed_leaves_neither_an_ask_nor_a_leas
     del task, loop
     go_on.set()
     store_threads().submit(asked.set)
-    assert asked.wait(SOON_S)
+    assert asked.wait(LONGEST_S)
     gc.collect()
-    wait_until(lambda: pool(gov).waiting == 0 and in_use(gov) == int(full))
+    until(lambda: pool(gov).waiting == 0 and in_use(gov) == int(full))
     if held is not None:
         held.release()
     assert nothing_left(gov)
@@ -118,4 +118,4 @@ def test_what_is_held_in_a_loop_that_is_closed_is_given_back(gov: Governor) -> N
     leave(loop)
     del task, loop
     gc.collect()
-    wait_until(lambda: nothing_left(gov))
+    until(lambda: nothing_left(gov))

@@ -11,8 +11,8 @@ import pytest
 from flyball import Governor
 from flyball.governor.state_url import mail_home
 from flyball.wake.mailbox import folder_for
-from tests.governor.conftest import SOON_S
-from tests.governor.people import Person, nothing_left, pool, wait_for_line, wait_until
+from tests.governor.people import Person, nothing_left, pool, wait_for_line
+from tests.waiting import LONGEST_S, until
 
 pytestmark = pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
 
@@ -38,12 +38,12 @@ def test_a_thread_that_waits_again_is_woken(gov: Governor) -> None:
     working = Person(worker)
     wait_for_line(gov)
     held.release()
-    assert served.wait(SOON_S)
+    assert served.wait(LONGEST_S)
     held = gov.acquire("p")
     remove_mailboxes(gov)
     go.set()
     wait_for_line(gov)
-    wait_until(lambda: reachable(gov))
+    until(lambda: reachable(gov))
     held.release()
     working.outcome()
     assert nothing_left(gov)
@@ -63,5 +63,5 @@ def test_a_task_that_waits_again_is_woken(gov: Governor) -> None:
         remove_mailboxes(gov)
         await hand_over()
 
-    asyncio.run(asyncio.wait_for(story(), SOON_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
     assert nothing_left(gov)

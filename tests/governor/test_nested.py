@@ -14,8 +14,8 @@ from flyball.errors import AtCapacityError, UsageError
 from flyball.governor.inherited_lease import VARIABLE, inherited_id, variable_value
 from flyball.governor.internals import internals
 from flyball.governor.lease import Lease
-from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, in_use, nothing_left, pool, wait_for_line
+from tests.waiting import LONGEST_S
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_as_many_ride_as_the_lease_has_slots_and_the_rest_stand_in_line(gov: Gov
 
 def test_one_that_waits_rides_when_another_has_ended(gov: Governor, outer: Lease) -> None:
     inner = gov.acquire("p")
-    waits = Person(lambda: gov.acquire("p", timeout=SOON_S))
+    waits = Person(lambda: gov.acquire("p", timeout=LONGEST_S))
     wait_for_line(gov)
     inner.release()
     assert waits.outcome().nested
@@ -59,8 +59,8 @@ def test_one_that_waits_rides_when_another_has_ended(gov: Governor, outer: Lease
 def test_a_task_that_waits_rides_when_another_has_ended(gov: Governor, outer: Lease) -> None:
     async def story() -> None:
         inner = await gov.acquire_async("p")
-        waits = asyncio.create_task(gov.acquire_async("p", timeout=SOON_S))
-        given_up = asyncio.create_task(gov.acquire_async("p", timeout=SOON_S))
+        waits = asyncio.create_task(gov.acquire_async("p", timeout=LONGEST_S))
+        given_up = asyncio.create_task(gov.acquire_async("p", timeout=LONGEST_S))
         await asyncio.to_thread(wait_for_line, gov, 2)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
@@ -76,7 +76,7 @@ def test_one_that_waits_inside_is_served_by_the_pool_where_that_has_room_first(
 ) -> None:
     gov.set_pool("p", cap=2)
     beside = gov.acquire("p"), gov.acquire("p")
-    waits = Person(lambda: gov.acquire("p", timeout=SOON_S))
+    waits = Person(lambda: gov.acquire("p", timeout=LONGEST_S))
     wait_for_line(gov)
     beside[1].release()
     assert not waits.outcome().nested

@@ -12,8 +12,8 @@ from flyball import Governor, Throttled
 from flyball.core.signals import Signal, SignalKind
 from flyball.integrations.gate import Pool
 from flyball.integrations.held_slot import AsyncHold
-from tests.governor.conftest import SOON_S
 from tests.governor.people import nothing_left
+from tests.waiting import LONGEST_S
 
 Told = Callable[[Governor], Awaitable[None]]
 
@@ -45,7 +45,7 @@ def test_a_throttle_is_written_by_another_thread_than_the_loops(gov: Governor, t
     async def story() -> None:
         await told(gov)
 
-    asyncio.run(asyncio.wait_for(story(), SOON_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
     assert wrote
     assert threading.get_ident() not in wrote
     assert nothing_left(gov)
@@ -59,7 +59,7 @@ def test_a_cancelled_report_is_written_and_its_slot_given_back(gov: Governor) ->
 
         def wait_to_write(fact: object) -> None:
             loop.call_soon_threadsafe(writing.set)
-            go_on.wait(SOON_S)
+            go_on.wait(LONGEST_S)
 
         gov.observers.append(wait_to_write)
         task = asyncio.create_task(by_a_report(gov))
@@ -69,6 +69,6 @@ def test_a_cancelled_report_is_written_and_its_slot_given_back(gov: Governor) ->
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(asyncio.wait_for(story(), SOON_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
     assert nothing_left(gov)
     assert [fact.kind for fact in gov.facts()] == ["closed"]

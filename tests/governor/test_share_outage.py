@@ -11,7 +11,8 @@ import pytest
 from flyball import Governor, PoolClosedError, Reason
 from flyball.governor.internals import internals
 from flyball.testing import FaultyStore
-from tests.governor.sharing import POOL, Counter, Crowd, divided, in_use, until
+from tests.governor.sharing import POOL, Counter, Crowd, divided, in_use
+from tests.waiting import until
 
 BEAT_S = 0.1
 

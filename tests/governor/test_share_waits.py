@@ -7,7 +7,8 @@ import pytest
 from flyball import Governor, WaitTimeoutError
 from flyball.testing import FaultyStore
 from tests.governor.people import Person
-from tests.governor.sharing import POOL, divided, until
+from tests.governor.sharing import POOL, divided
+from tests.waiting import until
 
 BEAT_S = 0.1
 

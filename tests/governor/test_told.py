@@ -11,8 +11,8 @@ from flyball import Governor
 from flyball.core.pool.verdict import Verdict
 from flyball.governor.internals import internals
 from flyball.stores.port import AfterCommit
-from tests.governor.conftest import SOON_S
 from tests.governor.people import Person, nothing_left, wait_for_line
+from tests.waiting import LONGEST_S
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def hand_over(gov: Governor, *, by_loop: bool) -> None:
     """A slot, from one that has it to one that waits."""
 
     async def wait() -> None:
-        async with gov.slot("p", timeout=SOON_S) as lease:
+        async with gov.slot("p", timeout=LONGEST_S) as lease:
             assert lease.verdict.granted
 
     def wait_here() -> None:
-        with gov.slot("p", timeout=SOON_S) as lease:
+        with gov.slot("p", timeout=LONGEST_S) as lease:
             assert lease.verdict.granted
 
     first = gov.acquire("p")

@@ -16,7 +16,8 @@ from flyball.governor.internals import internals
 from flyball.stores.port import AfterCommit, Release
 from flyball.stores.sqlite import schema
 from flyball.testing import FaultyStore
-from tests.governor.people import nothing_left, pool, wait_until
+from tests.governor.people import nothing_left, pool
+from tests.waiting import until
 
 
 def test_a_release_that_cannot_be_written_does_not_hide_the_callers_error(
@@ -112,7 +113,7 @@ def test_an_ask_that_could_not_be_withdrawn_never_counts_as_work_that_finished(
         gov.acquire("q", timeout=0)
     broken.mend()
     (ask,), other = pool(gov, "q").asks, Governor(url)
-    wait_until(lambda: pool(gov, "q").breaker == Phase.TRIAL.value)
+    until(lambda: pool(gov, "q").breaker == Phase.TRIAL.value)
     verdict, _ = internals(other).store.poll(ask.id, advance=True)
     assert verdict is not None
     assert verdict.granted

@@ -10,7 +10,8 @@ from flyball import Governor
 from flyball.core.pool.verdict import Reason, Verdict
 from flyball.errors import StoreError, StoreUnreadableError
 from flyball.testing import FaultyStore
-from tests.governor.people import Person, nothing_left, wait_until
+from tests.governor.people import Person, nothing_left
+from tests.waiting import until
 
 LOOKING = ("poll", "holders", "pool_census")
 
@@ -19,9 +20,9 @@ def test_a_waiter_is_served_once_the_store_answers_again(broken: FaultyStore, go
     lease, heard = gov.acquire("p"), list[Verdict]()
     broken.break_on(*LOOKING)
     waiter = Person(lambda: gov.acquire("p", timeout=10, on_wait=heard.append))
-    wait_until(lambda: bool(heard) and heard[-1].reason is Reason.OUTAGE)
+    until(lambda: bool(heard) and heard[-1].reason is Reason.OUTAGE)
     broken.mend()
-    wait_until(lambda: heard[-1].reason is not Reason.OUTAGE)
+    until(lambda: heard[-1].reason is not Reason.OUTAGE)
     lease.release()
     waiter.outcome().release()
     assert nothing_left(gov)
@@ -35,7 +36,7 @@ def test_so_is_a_task(broken: FaultyStore, gov: Governor) -> None:
     async def story() -> None:
         broken.break_on(*LOOKING)
         waiter = asyncio.create_task(gov.acquire_async("p", timeout=10, on_wait=heard.append))
-        await asyncio.to_thread(wait_until, lambda: bool(heard) and heard[-1].reason is Reason.OUTAGE)
+        await asyncio.to_thread(until, lambda: bool(heard) and heard[-1].reason is Reason.OUTAGE)
         broken.mend()
         lease.release()
         await gov.release_async(await waiter)

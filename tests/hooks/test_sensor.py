@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from flyball.governor.governor import Governor
 from flyball.governor.inherited_lease import variable_value
 from flyball.governor.status import PoolStatus
 from tests.hooks.agent import LONGEST_S, StandInAgent, denial, hear
+from tests.waiting import until
 
 POOL = "anthropic"
 
@@ -52,13 +52,6 @@ def pool(governor: Governor, name: str = POOL) -> PoolStatus:
 
 def names(governor: Governor, name: str = POOL) -> list[str]:
     return sorted(lease.name for lease in pool(governor, name).leases)
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + LONGEST_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_a_session_is_counted_under_its_own_process_and_project(

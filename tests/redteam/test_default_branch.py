@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 OWN = """
 own = Path(Path('.git').read_text().removeprefix('gitdir:').strip())

@@ -10,8 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPException
@@ -32,19 +31,11 @@ from flyball.service.state import Service
 from flyball.service.store_reader import StoreReader, StoreSnapshot
 from flyball.service.tokens import Scope, TokenFile, TokenStore
 from flyball.testing import Scene
+from tests.waiting import until
 
 PATIENCE_S = 60.0
 PROBLEM = "application/problem+json"
 T = TypeVar("T")
-
-
-def until(seen: Callable[[], T], what: str, *, patience_s: float = PATIENCE_S) -> T:
-    """Ask again and again until the answer is true; what it was."""
-    deadline = time.monotonic() + patience_s
-    while not (found := seen()):
-        assert time.monotonic() < deadline, f"never seen: {what}; last: {found!r}"
-        time.sleep(0.01)
-    return found
 
 
 def seen_in(scene: Scene) -> StoreSnapshot:

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from flyball.governor.governor import Governor
-from tests.service.kit import PATIENCE_S, Running, Wire, until
+from tests.service.kit import PATIENCE_S, Running, Wire
+from tests.waiting import until
 
 STORES = ("memory", "sqlite", "redis", "postgres")
 _numbers = count(1)

@@ -24,8 +24,9 @@ from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
 from flyball.host.flow import drive
 from flyball.service.tokens import Scope
-from tests.service.kit import Running, until
+from tests.service.kit import Running
 from tests.service.leases_kit import Desk, Later
+from tests.waiting import until
 
 NO_RETRY = Policy(retry="none", wait_s=0)
 QUICK = Policy(base_s=0.01, budget_s=5)

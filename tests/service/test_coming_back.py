@@ -16,8 +16,9 @@ import pytest
 
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
-from tests.service.kit import Process, Running, until
+from tests.service.kit import Process, Running
 from tests.service.leases_kit import Desk, Later, url_for
+from tests.waiting import until
 
 STORES = ("sqlite", "redis", "postgres")
 CLIENTS = 60

@@ -16,7 +16,8 @@ from flyball.governor.governor import Governor
 from flyball.observe.metrics import LOOKS
 from flyball.service import streams
 from flyball.service.store_reader import StoreReader, StoreSnapshot
-from tests.service.kit import Events, Running, Wire, until
+from tests.service.kit import Events, Running, Wire
+from tests.waiting import until
 
 THROTTLED = Signal(SignalKind.THROTTLED)
 

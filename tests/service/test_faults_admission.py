@@ -15,8 +15,9 @@ import pytest
 from flyball.governor.governor import Governor
 from flyball.service.tokens import Scope
 from tests.redis_server import RedisServer
-from tests.service.kit import PROBLEM, Process, Running, Wire, until
+from tests.service.kit import PROBLEM, Process, Running, Wire
 from tests.service.leases_kit import Desk, together
+from tests.waiting import until
 
 BROKEN = [
     b"{",

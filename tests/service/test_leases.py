@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.service.kit import PROBLEM, Running, until
+from tests.service.kit import PROBLEM, Running
 from tests.service.leases_kit import STORES, Desk, Later, serving_on
+from tests.waiting import until
 
 UNKNOWN = {"id": 999_999_999, "token": "x"}
 

@@ -13,8 +13,9 @@ from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from flyball.observe.metrics import MetricRegistry
 from flyball.observe.otel import Telemetry
-from tests.service.kit import Events, Running, until
+from tests.service.kit import Events, Running
 from tests.service.leases_kit import Desk
+from tests.waiting import until
 
 Series = tuple[tuple[str, str], ...]
 

@@ -11,8 +11,9 @@ import httpx
 import pytest
 
 from flyball.service.tokens import Scope
-from tests.service.kit import PROBLEM, Running, until
+from tests.service.kit import PROBLEM, Running
 from tests.service.leases_kit import STORES, Later, serving_on, together
+from tests.waiting import until
 
 _numbers = count(1)
 

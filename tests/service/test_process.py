@@ -17,7 +17,8 @@ import pytest
 
 from flyball.governor.governor import Governor
 from flyball.service.tokens import Scope, TokenFile
-from tests.service.kit import PROBLEM, Events, Process, Wire, until
+from tests.service.kit import PROBLEM, Events, Process, Wire
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from flyball.service.store_reader import StoreReader, StoreSnapshot
 from tests.cli.kit import Cli
-from tests.service.kit import PROBLEM, Running, until
+from tests.service.kit import PROBLEM, Running
+from tests.waiting import until
 
 THROTTLED = Signal(SignalKind.THROTTLED)
 

@@ -14,8 +14,9 @@ from flyball.service.lease_requests import fingerprint, parse_key, parse_wait, r
 from flyball.service.problems import ProblemError
 from flyball.service.tokens import Scope
 from tests.cases import every
-from tests.service.kit import Running, until
+from tests.service.kit import Running
 from tests.service.leases_kit import STORES, Desk, Later, serving_on, together
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module", params=STORES)

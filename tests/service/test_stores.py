@@ -9,7 +9,8 @@ import pytest
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from tests.redis_server import RedisServer
-from tests.service.kit import Events, Running, until
+from tests.service.kit import Events, Running
+from tests.waiting import until
 
 
 @pytest.fixture(params=["redis", "postgres"])

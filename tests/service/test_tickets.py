@@ -11,8 +11,9 @@ import pytest
 
 from flyball.governor.governor import Governor
 from flyball.service.routes import tickets
-from tests.service.kit import Running, until
+from tests.service.kit import Running
 from tests.service.leases_kit import Desk, Later
+from tests.waiting import until
 
 
 @pytest.fixture

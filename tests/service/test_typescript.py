@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from flyball.client import Client
-from tests.service.kit import Process, until
+from tests.service.kit import Process
 from tests.service.typescript.kit import Driver, Proxy, build, examples, run_node
 from tests.tools import has_typescript
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not has_typescript(), reason="Node and the TypeScript compiler are not here")
 QUICK = {"baseS": 0.01, "budgetS": 60}

@@ -11,7 +11,8 @@ import pytest
 
 from flyball.governor.governor import Governor
 from flyball.service import server as limits
-from tests.service.kit import PROBLEM, Running, Wire, until
+from tests.service.kit import PROBLEM, Running, Wire
+from tests.waiting import until
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-import time
-from collections.abc import Callable
 
 from flyball import Governor
 from flyball.core.share_lease.renewal import Renewal, Reply
 from flyball.governor.internals import internals
 from flyball.stores.redis.connection import RedisConnections
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 POOL = "p"
 BEAT_S = 0.5
@@ -35,13 +34,6 @@ class Holder:
         reply = internals(governor).renew(POOL, renewal)
         self.holds = max(self.holds, reply.slots)
         return reply
-
-
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(BEAT_S / 10)
 
 
 def test_a_promoted_replica_learns_before_it_gives_anything() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
 from tests.runtimes.recorded import FOLDER, recording
+from tests.waiting import until
 
 
 def plays(project: Project, name: str, *, launch: int | None = None, then: str = "") -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from flyball.core.tasks.task_run import Step
 from flyball.factory.state.ledger import Ledger
-from tests.factory.kit import Project, Ran, until
+from tests.factory.kit import Project, Ran
+from tests.waiting import until
 
 WORK = "write(f'pages/{task}.txt', f'page {task}\\n')\n"
 DEFAULT = "default:claude"

@@ -15,7 +15,8 @@ from flyball.factory.guards import sandbox
 from flyball.factory.guards.install import Guards
 from flyball.factory.project.config import GuardPart
 from tests.factory.guard_site import BRANCH, Site
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 BWRAP = not sandbox.sandbox_problem()
 needs_bwrap = pytest.mark.skipif(not BWRAP, reason=f"NO SANDBOX TESTED: {sandbox.sandbox_problem()}")

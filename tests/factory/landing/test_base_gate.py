@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.factory.kit import GREEN, Project, until
+from tests.factory.kit import GREEN, Project
+from tests.waiting import until
 
 
 @pytest.fixture

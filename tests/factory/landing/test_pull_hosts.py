@@ -11,7 +11,8 @@ from flyball.factory.landing.hosts.gitlab import GitlabPulls
 from flyball.factory.landing.hosts.port import PullError, PullState
 from flyball.factory.landing.hosts.registry import find_host
 from tests.factory.fake_hosts import Host
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])

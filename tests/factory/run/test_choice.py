@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 WAITS = "wait_for(folder / f'go-{task}')\nwrite(f'pages/{task}.txt', 'x')"
 DOCKER = "labels: ['res:docker']"

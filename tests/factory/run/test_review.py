@@ -14,7 +14,8 @@ import pytest
 from flyball.core.tasks.task_run import TaskRecord
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.validation import validate
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 PAGE = "write(f'pages/{task}.txt', f'page {attempt}')"
 DIES = "os.kill(os.getpid(), 9)"

@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.factory.kit import Project, until
+from tests.factory.kit import Project
+from tests.waiting import until
 
 WAITS = "wait_for(folder / f'go-{task}')\nwrite(f'pages/{task}.txt', 'x')"
 

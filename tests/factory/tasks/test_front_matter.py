@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 
 import pytest
@@ -112,10 +111,8 @@ def test_what_cannot_be_meant_is_refused_with_the_line_and_the_way_out(text: str
 
 def test_a_billion_laughs_are_refused_at_the_first_one() -> None:
     lines = ["a0: &a0 [lol, lol]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    began = time.perf_counter()
     with pytest.raises(MalformedError, match="aliases are not used here"):
         parse("\n".join(lines))
-    assert time.perf_counter() - began < 1.0
 
 
 @given(st.text(alphabet="ab:-[]{}#&*!|>'\"%@`,?\\ \t\r\n~0\x00\ufeff\u2028é", max_size=60))

@@ -12,14 +12,14 @@ import pytest
 from flyball import Limiter, Signal, SignalKind
 from flyball.errors import AtCapacityError, WaitTimeoutError
 from flyball.governor.limiter.call_slot import CallSlot
-from tests.governor.conftest import SOON_S
 from tests.governor.limiting import empty, limiter_of, line_of, run
 from tests.governor.people import Person
 from tests.governor.test_fork import in_child
+from tests.waiting import LONGEST_S
 
 
 def line_is(limiter: Limiter, length: int) -> None:
-    give_up = time.monotonic() + SOON_S
+    give_up = time.monotonic() + LONGEST_S
     while limiter.stats().waiting != length:
         assert time.monotonic() < give_up
         time.sleep(0.001)

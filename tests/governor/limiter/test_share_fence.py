@@ -14,7 +14,7 @@ from flyball.core.pool.setting_table import resolve_pool
 from flyball.governor.limiter.call_slot import SlotMethods
 from flyball.governor.share.share import ShareLimiter
 from tests.governor.people import Person
-from tests.governor.sharing import until
+from tests.waiting import until
 
 FENCE = 10.0
 BEFORE, AFTER = 9.0, 11.0

@@ -13,7 +13,8 @@ from flyball import AtCapacityError, Governor, PoolClosedError, Reason, UsageErr
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import Throttled
 from flyball.governor.internals import internals
-from tests.governor.sharing import POOL, Counter, Crowd, divided, in_use, until
+from tests.governor.sharing import POOL, Counter, Crowd, divided, in_use
+from tests.waiting import until
 
 
 def test_a_share_gets_the_whole_cap_and_gives_it_all_back(gov: Governor) -> None:
@@ -81,7 +82,7 @@ def test_two_holders_never_have_more_in_flight_than_the_cap(gov: Governor) -> No
 
 
 def test_a_joiner_gets_its_part_as_soon_as_the_other_has_drained(gov: Governor) -> None:
-    divided(gov, 4, heartbeat_s=10.0)
+    divided(gov, 4, heartbeat_s=30.0)
     counter = Counter()
     with gov.share(POOL, node="a") as a:
         busy = Crowd(a, counter, workers=8)
@@ -89,7 +90,7 @@ def test_a_joiner_gets_its_part_as_soon_as_the_other_has_drained(gov: Governor) 
         with gov.share(POOL, node="b") as b:
             also = Crowd(b, counter, workers=8)
             # Eagerly, before either has to renew.
-            until(lambda: b.stats().limit == 2, "the joiner to have its half", within_s=9.0)
+            until(lambda: b.stats().limit == 2, "the joiner to have its half", within_s=27.0)
             also.stop()
         busy.stop()
     assert counter.most <= 4
