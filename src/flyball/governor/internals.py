@@ -182,7 +182,8 @@ class Internals:
                 raise
             if outer is not None and outer.ride is not None:
                 return self._riding_lease(asking, outer)
-        self.show_alive(asking.pool)
+        if self._on_server:
+            self.show_alive(asking.pool)
         return Lease(self, asking, verdict)
 
     async def acquire_async(
@@ -225,7 +226,8 @@ class Internals:
             raise
         if outer is not None and outer.ride is not None:
             return self._riding_lease(asking, outer)
-        self.show_alive(asking.pool)
+        if self._on_server:
+            self.show_alive(asking.pool)
         return Lease(self, asking, verdict)
 
     def _outer_lease(self, asking: AskRequest) -> OuterLease | None:
