@@ -172,12 +172,28 @@ def _installed() -> Path:
 
 
 def _readable(programs: Path, folder: Path) -> Path:
-    """The same programs where any user may run them: a home often is closed to others."""
+    """The same programs where any user may run them: a home often is closed to others.
+
+    They find their libraries by the way from their own folder to ``NAME.libs`` beside the package.
+    """
     if all(path.stat().st_mode & stat.S_IXOTH for path in (programs / "postgres", *programs.parents)):
         return programs
-    shutil.copytree(programs.parent, folder / "installed", symlinks=True)
+    version, package = programs.parent, programs.parent.parent
+    place = folder / "installed" / package.name
+    _link_tree(version, place / version.name)
+    _link_tree(package.with_name(f"{package.name}.libs"), place.with_name(f"{package.name}.libs"))
     folder.chmod(0o755)
-    return folder / "installed" / "bin"
+    return place / version.name / "bin"
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    def link(from_path: str, to_path: str) -> None:
+        try:
+            os.link(from_path, to_path)
+        except OSError:  # another file system
+            shutil.copy2(from_path, to_path)
+
+    shutil.copytree(source, target, symlinks=True, copy_function=link)
 
 
 def _free_port() -> int:
