@@ -176,7 +176,9 @@ def _readable(programs: Path, folder: Path) -> Path:
 
     They find their libraries by the way from their own folder to ``NAME.libs`` beside the package.
     """
-    if all(path.stat().st_mode & stat.S_IXOTH for path in (programs / "postgres", *programs.parents)):
+    # The server's user keeps our group.
+    any_user = stat.S_IXGRP | stat.S_IXOTH
+    if all(path.stat().st_mode & any_user == any_user for path in (programs / "postgres", *programs.parents)):
         return programs
     version, package = programs.parent, programs.parent.parent
     place = folder / "installed" / package.name
