@@ -17,6 +17,7 @@ from flyball.errors import UsageError
 from flyball.gateway.address import Route, base_address, parse_target
 from flyball.gateway.environment import gateway_variables
 from flyball.integrations.model_call import is_model_call
+from flyball.integrations.retry import RetryPolicy
 from flyball.sim.provider.capacity import Capacity
 from flyball.sim.provider.server import Manner, Provider
 from tests.gateway.conftest import CALL, RunningGateway, ScriptedServer
@@ -82,6 +83,15 @@ def test_a_refusal_that_lasts_longer_than_its_client_waits_is_handed_over_as_it_
     assert (status, headers["retry-after"]) == (429, "60")
     assert "x-flyball" not in headers
     assert json.loads(body)["error"]["type"] == "rate_limit_error"
+
+
+def test_a_refusal_is_handed_over_where_the_pause_before_the_next_try_is_longer_than_its_client_waits(
+    running: RunningGateway,
+) -> None:
+    running.server.calls.policy = RetryPolicy(base_s=1e6, cap_s=1e6)
+    with Provider(Capacity.parse("8"), Manner(reject_s=0.0, retry_after_s=None), script="429x*") as provider:
+        status, headers, _ = running.call(provider.url, headers={"x-stainless-timeout": "5"})
+    assert (status, "x-flyball" in headers) == (429, False)
 
 
 def test_a_call_that_finds_no_slot_in_its_clients_time_gets_a_429_with_retry_after(
@@ -333,12 +343,48 @@ def test_what_is_not_a_base_address_is_an_error_that_says_so(base: str) -> None:
         base_address("http://h:1/k", base, project="a", name="b")
 
 
-def test_calls_that_a_model_answers_are_told_from_others() -> None:
-    models = "/v1/messages", "/v1/chat/completions", "/v1/responses", "/proxy/v1/messages", "/v1/embeddings"
-    assert all(is_model_call("POST", path) for path in models)
-    others = "/v1/models", "/v1/messages/count_tokens", "/v1/files", "/v1/messages/batches", "/"
-    assert not any(is_model_call("POST", path) for path in others)
-    assert not is_model_call("GET", "/v1/messages")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/messages",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/responses/compact",
+        "/v1/embeddings",
+        "/v1/images/generations",
+        "/v1/audio/transcriptions",
+        "/v1beta/models/gemini-2.5-pro:generateContent",
+        "/v1beta/interactions",
+        "/proxy/v1/messages",
+        "/v1beta/openai/chat/completions",
+        "/inference/chat/completions",
+        "/v1/account/gate/anthropic/v1/messages",
+        "/openai/deployments/mine/chat/completions?api-version=1",
+    ],
+)
+def test_calls_that_a_model_answers_are_counted_whatever_stands_before_their_name(path: str) -> None:
+    assert is_model_call("POST", path)
+    assert not is_model_call("GET", path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models",
+        "/v1/messages/count_tokens",
+        "/v1/messages/batches",
+        "/v1beta/models/m:countTokens",
+        "/v1beta/models/m:batchGenerateContent",
+        "/v1/files",
+        "/v1/batches",
+        "/v1/responses/r1/cancel",
+        "/v1/responses/input_tokens",
+        "/v1/threads/t1/messages",
+        "/",
+    ],
+)
+def test_requests_that_no_model_answers_are_not_counted(path: str) -> None:
+    assert not is_model_call("POST", path)
 
 
 def test_a_login_without_a_key_is_not_led_through_the_gateway() -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from flyball.gateway.presence import ask_gateway
 from flyball.sim.provider.server import Provider
-from tests.gateway.machine import CALL, Machine
+from tests.gateway.machine import CALL, FLYBALL, Machine
 from tests.waiting import until
 
 pytestmark = pytest.mark.faults
@@ -116,3 +120,30 @@ def test_no_key_is_left_in_any_file(machine: Machine) -> None:
     kept = [path for path in (machine.folder / "flyball").rglob("*") if path.is_file()]
     assert kept
     assert not [path for path in kept if b"secret-1" in path.read_bytes()]
+
+
+def test_more_calls_are_held_than_a_process_may_usually_have_files_open(machine: Machine) -> None:
+    """A call is two connections, and a shell may open 1024 files or fewer."""
+    machine.run("pool", "set", "127.0.0.1", "--cap", "200", "--static")
+    few = f"ulimit -S -n 64; exec {' '.join(FLYBALL)} gateway run"
+    machine.started.append(
+        gateway := subprocess.Popen(
+            ["sh", "-c", few], env=machine.env, cwd=machine.folder, stdout=subprocess.PIPE, text=True
+        )
+    )
+    assert gateway.stdout is not None
+    assert gateway.stdout.readline().startswith("gateway on")
+    address = json.loads(machine.run("env", "--json").stdout)["ANTHROPIC_BASE_URL"]
+    with ThreadPoolExecutor(100) as threads:
+        answers = list(threads.map(lambda _: _call(f"{address}/v1/messages"), range(100)))
+    assert answers == [200] * 100
+
+
+def _call(address: str) -> int:
+    body = json.dumps({"max_tokens": 50, "model": "m", "messages": []}).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, body), timeout=60) as answer:
+            answer.read()
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code

@@ -19,7 +19,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from typing import Any
 from flyball.errors import UsageError
 from flyball.gateway.address import base_address
 from flyball.gateway.environment import VENDORS, has_key
+from flyball.gateway.no_proxy import spare_loopback
 
 GATEWAY_VARIABLE = "FLYBALL_GATEWAY"
 """Set for every process whose calls the gateway counts, so that nothing else counts them again."""
@@ -57,12 +58,14 @@ class AgentRoute:
 
     bases: tuple[str, ...]
     _say: Callable[[Sequence[str]], LaunchChange]
+    _around: Mapping[str, str] = field(default_factory=dict)
+    """What its environment needs beside."""
 
     def change(self, gateway: str, *, project: str, name: str, pool: str | None = None) -> LaunchChange:
         """``pool``: None leaves it to the provider's host."""
         led = [base_address(gateway, base, project=project, name=name, pool=pool) for base in self.bases]
         said = self._say(led)
-        return LaunchChange({**said.variables, GATEWAY_VARIABLE: "1"}, said.options)
+        return LaunchChange({**self._around, **said.variables, GATEWAY_VARIABLE: "1"}, said.options)
 
 
 def find_route(
@@ -78,6 +81,7 @@ def find_route(
         if isinstance(found, AgentRoute):
             for base in found.bases:
                 base_address("", base, project="-", name="-")
+            found = replace(found, _around=spare_loopback(env))
     except (OSError, ValueError, UsageError, AttributeError, TypeError, RecursionError):
         # A settings file in a form that we do not understand: then we do not touch where it calls.
         return NoRoute.SETTINGS

@@ -4,8 +4,8 @@
                                     -> else tell the pool, hand over as it comes, settle, free the slot
 
 A call waits here instead of being refused there. How long is the client's to say: the official SDKs send
-their time-out in a header, and for others ``WAIT_S`` is less than what they wait. After that the client gets
-a 429 with Retry-After, or the provider's own refusal if there was one, and decides for itself.
+their time-out in a header, and ``WAIT_S`` is less than what others wait. After that the client gets a 429
+with Retry-After, or the provider's own refusal if there was one, and decides for itself.
 
 Only a refusal is tried again. What may have been worked on (a broken connection, a server's error) is the
 client's to judge: it has retries of its own, and each of them is a call.
@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from flyball.core.durations import number
 from flyball.core.pool.settings import NAME_LIMIT
 from flyball.core.provider.latency import LatencyTracker
 from flyball.core.signals import Signal, SignalKind
@@ -48,8 +49,9 @@ from flyball.integrations.retry import (
 WAIT_S = 240.0
 """As long as a call waits whose client does not say its time-out. Node's fetch gives up after 300 s."""
 LONGEST_WAIT_S = 540.0
-TIMEOUT_HEADER = "x-stainless-timeout"
-"""In seconds, from the official SDKs."""
+TIMEOUT_HEADERS = ("x-stainless-read-timeout", "x-stainless-timeout", "x-server-timeout")
+"""In seconds, from the official SDKs; one of them may say that it was not given."""
+LANGUAGE_HEADER = "x-stainless-lang"
 REPEAT_HEADER = "x-stainless-retry-count"
 WAITING_LIMIT = 5000
 """More calls than this do not wait: each keeps its request in memory."""
@@ -87,11 +89,10 @@ class Request:
     @property
     def wait_s(self) -> float:
         """How long the client lets this call wait, with room for the answer's first byte."""
-        try:
-            said = float(self.header(TIMEOUT_HEADER))
-        except ValueError:
-            return WAIT_S
-        return min(0.9 * said, LONGEST_WAIT_S) if said > 0 else WAIT_S
+        # A client in JavaScript says 600 s, and its runtime's fetch gives up before.
+        longest_s = WAIT_S if self.header(LANGUAGE_HEADER) == "js" else LONGEST_WAIT_S
+        said = [said for name in TIMEOUT_HEADERS if (said := number(self.header(name))) and said > 0]
+        return min(0.9 * min(said), longest_s) if said else WAIT_S
 
 
 class Client(Protocol):
@@ -191,8 +192,8 @@ class Calls:
             if self._latency.note(what, loop.time() - sent_at):
                 slow = replace(judged.signal, kind=SignalKind.SLOW, detail=f"{what} is slow")
                 judged = replace(judged, signal=slow)
-        too_late = loop.time() + (judged.signal.retry_after_s or 0.0) >= deadline
-        return AttemptResult(judged, exchange, final=kind not in _REFUSALS or too_late)
+        patience_s = deadline - loop.time()
+        return AttemptResult(judged, exchange, final=kind not in _REFUSALS, patience_s=patience_s)
 
     async def _send(self, request: Request, route: Route) -> _Exchange:
         """Until the head of a good answer, or an error's body, is there."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flyball.gateway.address import base_address
+from flyball.gateway.no_proxy import spare_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,11 @@ def gateway_variables(
     >>> gateway_variables({"OPENAI_API_KEY": "k"}, "http://127.0.0.1:1/t", project="blog", name="t-1")
     {'OPENAI_BASE_URL': 'http://127.0.0.1:1/t/+/blog/t-1/https/api.openai.com/v1'}
     """
-    return {
+    led = {
         vendor.variable: base_address(
             gateway, environment.get(vendor.variable) or vendor.base, project=project, name=name, pool=pool
         )
         for vendor in VENDORS
         if has_key(vendor, environment)
     }
+    return {**led, **spare_loopback(environment)}

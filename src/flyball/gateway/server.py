@@ -33,10 +33,13 @@ from flyball.governor.internals import internals
 from flyball.host.atomic_file import replace_file
 from flyball.host.lock_file import LongLock
 from flyball.host.loopback_port import bind_port, peer_uid
+from flyball.host.open_files import allow_open_files
 from flyball.host.process import alive, here
 
 LINGER_S = 60.0
 """How long an unused gateway stays."""
+OPEN_FILES = 24_000
+"""Two for a call, more calls than wait in line, and some to spare."""
 _LOCK = "gateway.lock"
 _BACKLOG = 4096
 
@@ -167,6 +170,7 @@ def run_gateway(*, port: int | None = None, linger_s: float | None = LINGER_S, o
     lock = LongLock(folder / _LOCK)
     if not lock.take():
         return False
+    allow_open_files(OPEN_FILES)
     governor = Governor()
     place, gateway = open_place(folder, port)
 

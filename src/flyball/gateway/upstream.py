@@ -22,6 +22,7 @@ from typing import Protocol
 import httptools
 
 from flyball.gateway.address import Upstream
+from flyball.gateway.outbound_proxy import find_proxy, open_tunnel
 from flyball.integrations.response_stream import DEAF, ResponseListener, listener_for
 
 CONNECT_S = 10.0
@@ -266,13 +267,15 @@ class ConnectionPool:
             kept.transport.close()
         if upstream.scheme == "https" and self._tls is None:
             self._tls = ssl.create_default_context()
+        tls = self._tls if upstream.scheme == "https" else None
+        connection, proxy = UpstreamConnection(), find_proxy(upstream)
         async with asyncio.timeout(CONNECT_S):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                UpstreamConnection,
-                upstream.host,
-                upstream.port,
-                ssl=self._tls if upstream.scheme == "https" else None,
-            )
+            if proxy is not None and tls is not None:
+                await open_tunnel(proxy, upstream, connection, tls)
+            else:
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection, upstream.host, upstream.port, ssl=tls
+                )
         return connection
 
     def give_back(self, upstream: Upstream, connection: UpstreamConnection) -> None:

@@ -11,11 +11,13 @@ from urllib.parse import unquote
 import msgspec
 
 _MODEL_CALL = re.compile(
-    r"/(?:messages|complete|completions|chat/completions|responses|embeddings)"
-    r"|.*:(?:generateContent|streamGenerateContent|embedContent|batchEmbedContents)"
+    r"(?!.*/threads/[^/]+/messages/?$)"  # a message that is kept, which no model answers
+    r"(?:.*/)?(?:messages|complete|completions|responses(?:/compact)?|interactions|embeddings"
+    r"|images/(?:generations|edits|variations)|audio/(?:speech|transcriptions|translations))/?"
+    r"|.*:(?:generateContent|streamGenerateContent|embedContent|batchEmbedContents|predict)"
+    r"|.*/model/[^/]+/(?:converse(?:-stream)?|invoke(?:-with-response-stream)?)"
 )
-"""What follows the version in the path of a call that a model answers."""
-_VERSION = re.compile(r"(?:/[^/]+)*?/v[0-9][a-z0-9]*(?=/)")
+"""The path of a call that a model answers: its end, since compatible servers put much before it."""
 _MODEL_IN_PATH = re.compile(r"/models/([^/:]+):|/model/([^/]+)/(?:converse|invoke)")
 """Google's, and that of Amazon Bedrock."""
 
@@ -54,6 +56,4 @@ def is_model_call(method: str, path: str) -> bool:
     >>> is_model_call("POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse")
     True
     """
-    bare = path.partition("?")[0]
-    version = _VERSION.match(bare)
-    return method == "POST" and bool(_MODEL_CALL.fullmatch(bare[version.end() :] if version else bare))
+    return method == "POST" and bool(_MODEL_CALL.fullmatch(path.partition("?")[0]))

@@ -168,6 +168,8 @@ class AttemptResult(Generic[T]):
     error: Exception | None = None
     final: bool = False
     """It cannot be tried again, whatever it means."""
+    patience_s: float | None = None
+    """So long its caller will still be there; None: as long as it takes."""
 
     def unwrap(self) -> T:
         if self.error is not None:
@@ -247,7 +249,10 @@ def _wait_s(
     answer: AttemptResult[Any], number: int, policy: RetryPolicy, environment: RetryEnvironment
 ) -> float | None:
     signal, forbidden = answer.judged.signal, answer.judged.forbidden or answer.final
-    return decide(policy, number, signal, chance=environment.chance(), forbidden=forbidden).wait_s
+    wait_s = decide(policy, number, signal, chance=environment.chance(), forbidden=forbidden).wait_s
+    if wait_s is not None and answer.patience_s is not None and wait_s >= answer.patience_s:
+        return None
+    return wait_s
 
 
 def _affordable(

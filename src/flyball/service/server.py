@@ -23,7 +23,6 @@ import asyncio
 import ipaddress
 import json
 import logging
-import resource
 import socket
 import sys
 from collections.abc import Callable
@@ -36,6 +35,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from flyball.errors import UsageError
+from flyball.host.open_files import allow_open_files
 from flyball.service.app import build
 from flyball.service.auth import Access
 from flyball.service.middleware import Tracing
@@ -259,10 +259,7 @@ def server_for(
 def serve(place: socket.socket, server: Server) -> None:
     """Serve until told to end."""
     # Every connection is an open file; a process may often open fewer than it may ask for.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * CONNECTIONS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    allow_open_files(2 * CONNECTIONS)
     sys.setswitchinterval(SWITCH_S)
     place.listen(_BACKLOG)
     server.run(sockets=[place])
