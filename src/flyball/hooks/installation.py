@@ -10,13 +10,15 @@ A link stays a link: what it points to is replaced, whole or not at all, with th
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import re
 import shlex
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,8 @@ from flyball.governor.state_url import home
 from flyball.hooks.json_text import JsonNode, JsonTextError, insert_child, parse_json_text, remove_child
 from flyball.hooks.opencode import MARK, OpencodeHooks
 from flyball.hooks.port import WAIT_S, HookRuntime
-from flyball.host.atomic_file import replace_file
+from flyball.host.atomic_file import UNFINISHED, replace_file
+from flyball.host.lock_file import LockFile
 
 _OURS = re.compile(r" -P -m flyball\.hooks (?P<runtime>[a-z]+) (?P<event>\w+) (?P<wait>\d+)$")
 _HOOKS = "hooks"
@@ -83,55 +86,63 @@ def read_installed(runtime: HookRuntime, env: Mapping[str, str]) -> Installed | 
 def install(runtime: HookRuntime, env: Mapping[str, str], *, wait_s: float = WAIT_S) -> bool:
     """Put our entries in; False: they were there already, as they should be."""
     path = runtime.settings_path(env)
-    before = _read(path)
-    if isinstance(runtime, OpencodeHooks):
-        argv = [sys.executable, "-P", "-m", "flyball.hooks", "opencode"]
-        text = runtime.plugin(argv, wait_s)
-        if before is not None and not before.startswith(MARK.encode()):
-            raise UsageError(f"{path} is not of flyball's making; move it away and install again")
-    else:
-        text = _with_entries(runtime, path, before, wait_s)
-    after = text.encode()
-    if after == before:
-        return False
     saved = _SavedSettings(runtime.name, path)
-    clean = None if isinstance(runtime, OpencodeHooks) else _without_entries(path, before)
-    saved.keep(before=before, clean=clean, after=after)
-    _write(path, after)
+    with saved.lock():
+        before = _read(path)
+        clean = None
+        if isinstance(runtime, OpencodeHooks):
+            argv = [sys.executable, "-P", "-m", "flyball.hooks", "opencode"]
+            after = runtime.plugin(argv, wait_s).encode()
+            if before is not None and not before.startswith(MARK.encode()):
+                raise UsageError(f"{path} is not of flyball's making; move it away and install again")
+        else:
+            clean = _without_entries(path, before, saved.content())
+            after = _with_entries(runtime, path, before, clean, wait_s)
+        if after == before:
+            return False
+        saved.keep(before=before, clean=clean, after=after)
+        _write(path, after, before=before)
     return True
 
 
 def remove(runtime: HookRuntime, env: Mapping[str, str]) -> bool:
     """Take our entries out; False: there were none."""
     path = runtime.settings_path(env)
-    before = _read(path)
-    if read_installed(runtime, env) is None or before is None:
+    if read_installed(runtime, env) is None:
         return False
     saved = _SavedSettings(runtime.name, path)
-    original = saved.original(before)
-    if original is not None:
-        _write(path, original.content)
-    elif isinstance(runtime, OpencodeHooks):
-        _write(path, None)
-    else:
-        _write(path, _without_entries(path, before, saved.content()))
-    saved.forget()
+    with saved.lock():
+        before = _read(path)
+        if before is None:
+            return False
+        original = saved.original(before)
+        if original is not None:
+            after = original.content
+        elif isinstance(runtime, OpencodeHooks):
+            after = None
+        else:
+            after = _without_entries(path, before, saved.content())
+            if after is not None and saved.was_absent() and not _parse(path, after).children:
+                after = None
+        _write(path, after, before=before)
+        saved.forget()
     return True
 
 
 # -- entries ------------------------------------------------------------------------------------------------
 
 
-def _with_entries(runtime: HookRuntime, path: Path, before: bytes | None, wait_s: float) -> str:
-    """The settings with exactly our entries, and everything else as it was."""
+def _with_entries(
+    runtime: HookRuntime, path: Path, before: bytes | None, clean: bytes | None, wait_s: float
+) -> bytes:
+    """The settings with exactly our entries, and everything else as it was. ``clean``: without any."""
     wanted = [
         (entry.event, runtime.group(entry, _command_for(runtime, entry.event, entry.waits, wait_s), wait_s))
         for entry in runtime.entries
     ]
     if before is not None and _has_exactly(_parse(path, before), wanted):
-        return before.decode()
-    cleaned = _without_entries(path, before)
-    text = (cleaned or b"").decode()
+        return before
+    text = (clean or b"").decode()
     if not text.strip():
         text = "{}\n"
     for event, group in wanted:
@@ -144,7 +155,7 @@ def _with_entries(runtime: HookRuntime, path: Path, before: bytes | None, wait_s
             text = insert_child(text, hooks, [group], key=event, depth=1)
         else:
             text = insert_child(text, events, group, depth=2)
-    return text
+    return text.encode()
 
 
 def _command_for(runtime: HookRuntime, event: str, waits: bool, wait_s: float) -> str:
@@ -160,8 +171,8 @@ def _has_exactly(root: JsonNode, wanted: Sequence[tuple[str, dict[str, Any]]]) -
     return sorted(ours, key=str) == sorted(wanted, key=str)
 
 
-def _without_entries(path: Path, before: bytes | None, original: bytes | None = None) -> bytes | None:
-    """The settings without our entries, and without what only they were in."""
+def _without_entries(path: Path, before: bytes | None, original: bytes | None) -> bytes | None:
+    """The settings without our entries, and without what only they were in and the original had not."""
     if before is None:
         return None
     text = before.decode()
@@ -278,15 +289,25 @@ def _check(root: JsonNode) -> None:
                 raise JsonTextError(f"the hooks of {event.key} are not a list")
 
 
-def _write(path: Path, content: bytes | None) -> None:
+def _write(path: Path, content: bytes | None, *, before: bytes | None) -> None:
+    """In the place of what is there, if that is still ``before``."""
     real = Path(os.path.realpath(path))
     try:
+        if _read(real) != before:
+            raise UsageError(
+                f"{path} was changed by another program meanwhile; nothing was written. Try again"
+            )
         if content is None:
             real.unlink(missing_ok=True)
             return
         real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o600
-        replace_file(real, content, mode=mode)
+        if before is None:
+            replace_file(real, content, mode=0o600)
+            return
+        if not os.access(real, os.W_OK):
+            raise PermissionError(errno.EACCES, "it is read-only")
+        told = real.stat()
+        replace_file(real, content, mode=stat.S_IMODE(told.st_mode), owner=(told.st_uid, told.st_gid))
     except OSError as error:
         raise UsageError(
             f"cannot write {real}: {error.strerror}; make it a file that you may write"
@@ -309,26 +330,41 @@ class _SavedSettings:
     """The bytes that a settings file had before our entries. They may hold secrets, so they are private."""
 
     def __init__(self, runtime: str, path: Path) -> None:
-        real = os.path.realpath(path)
-        self._place = real
-        self._path = home() / "hooks" / f"{runtime}-{_digest(real.encode())[:16]}.json"
+        self._place = Path(os.path.realpath(path))
+        self._folder = home() / "hooks"
+        self._path = self._folder / f"{runtime}-{_digest(os.fsencode(self._place))[:16]}.json"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One process at a time changes settings, and remembers what they were."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = LockFile.of(str(self._folder / "settings-lock"))
+        lock.acquire()
+        try:
+            for left in self._place.parent.glob(UNFINISHED):
+                left.unlink(missing_ok=True)
+            yield
+        finally:
+            lock.release()
 
     def keep(self, *, before: bytes | None, clean: bytes | None, after: bytes) -> None:
         """``clean``: what was there without entries of an earlier install."""
         known = self.original(before)
         original = known.content if known is not None else clean
+        ours = [after] if known is None or before is None else [before, after]
         said = {
-            "path": self._place,
+            "path": str(self._place),
             "original": None if original is None else base64.b64encode(original).decode(),
-            "written": _digest(after),
+            # Both, for an install that is killed before it writes the settings.
+            "written": [_digest(each) for each in ours],
+            "made": [*self._made(), *(str(each) for each in self._place.parents if not each.exists())],
         }
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(self._path, json.dumps(said).encode())
 
     def original(self, now: bytes | None) -> _Original | None:
         """The bytes of before, if the file is as we left it; None: it was changed, or nothing is known."""
         said = self._load()
-        if said is None or now is None or said.get("written") != _digest(now):
+        if said is None or now is None or _digest(now) not in said.get("written", ()):
             return None
         return _Original(self.content())
 
@@ -336,6 +372,16 @@ class _SavedSettings:
         said = self._load()
         kept = said.get("original") if said is not None else None
         return base64.b64decode(kept) if isinstance(kept, str) else None
+
+    def was_absent(self) -> bool:
+        """Is it known that there were no settings?"""
+        said = self._load()
+        return said is not None and said.get("original") is None
+
+    def _made(self) -> list[str]:
+        """Folders that were made for the settings, the innermost first."""
+        said = self._load()
+        return list(said.get("made", ())) if said is not None else []
 
     def _load(self) -> dict[str, Any] | None:
         try:
@@ -345,4 +391,9 @@ class _SavedSettings:
         return said if isinstance(said, dict) else None
 
     def forget(self) -> None:
+        """Nothing of ours is in the settings any more."""
+        if not self._place.exists():
+            with suppress(OSError):
+                for folder in self._made():
+                    os.rmdir(folder)
         self._path.unlink(missing_ok=True)

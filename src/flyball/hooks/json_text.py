@@ -1,8 +1,11 @@
 """Edits of JSON files that people keep: what is not ours stays byte for byte, comments included.
 
 A text is read into nodes that know where they begin and end; an edit changes the text between two places.
-Comments of ``//`` and ``/* */`` are read over. What is not plain JSON otherwise, or names one key twice, is
-refused: what cannot be understood is not changed.
+What ``insert_child`` puts in is a comma, and one piece that begins with an end of line; ``remove_child``
+takes out just these, so the two undo each other whatever else was changed meanwhile.
+
+Comments of ``//`` and ``/* */``, a byte order mark and ends of line of either kind are read over. What is not
+plain JSON otherwise, or names one key twice, is refused: what cannot be understood is not changed.
 """
 
 from __future__ import annotations
@@ -12,10 +15,15 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-_SPACE = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SPACE = re.compile(r"(?:[ \t\r\n]|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _PLAIN = re.compile(r"true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_BEHIND = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/)?")
+_BEHIND = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/)")
+"""A comment that belongs to what stands before it on its line."""
+_LINE_START = re.compile(r"(?:\r?\n)?[ \t]*\Z")
+_LINE_END = re.compile(r"(?:\r?\n)?[ \t]*")
+_OPEN_COMMENT = re.compile(r"(?:[ \t\r\n]|//[^\r\n]*[\r\n]|/\*.*?\*/)*//[^\r\n]*\Z", re.DOTALL)
+_MARK = "\ufeff"
 _DEEPEST = 200
 
 
@@ -57,7 +65,7 @@ class JsonNode:
 
 def parse_json_text(text: str) -> JsonNode:
     """Raises JsonTextError for what is not JSON with comments."""
-    node, end = _value(text, _after_space(text, 0), 0)
+    node, end = _value(text, _after_space(text, len(_MARK) if text.startswith(_MARK) else 0), 0)
     end = _after_space(text, end)
     if end != len(text):
         raise _error(text, end)
@@ -68,13 +76,13 @@ def insert_child(
     text: str, parent: JsonNode, value: object, *, key: str | None = None, depth: int = 0
 ) -> str:
     """The text with one more child at the end of an object or list; ``depth`` is that of the parent."""
-    step = indent_step(text)
-    inner, outer = "\n" + step * (depth + 1), "\n" + step * depth
-    dumped = json.dumps(value, indent=step or None, ensure_ascii=False).replace("\n", inner)
+    step, newline = indent_step(text), "\r\n" if "\r\n" in text else "\n"
+    inner, outer = newline + step * (depth + 1), newline + step * depth
+    dumped = json.dumps(value, indent=step, ensure_ascii=False).replace("\n", inner)
     said = dumped if key is None else f"{json.dumps(key)}: {dumped}"
     if not parent.children:
-        opened, closing = parent.opens + 1, parent.end - 1
-        return f"{text[:opened]}{text[opened:closing].rstrip()}{inner}{said}{outer}{text[closing:]}"
+        closing = parent.end - 1
+        return f"{text[:closing]}{inner}{said}{outer}{text[closing:]}"
     last = parent.children[-1]
     behind = _BEHIND.match(text, last.end)
     shown = behind.end() if behind is not None else last.end
@@ -84,22 +92,19 @@ def insert_child(
 def remove_child(text: str, parent: JsonNode, child: JsonNode) -> str:
     """The text without one child of an object or list, and without the comma that it needed."""
     at = parent.children.index(child)
-    start = child.start
-    while start > 0 and text[start - 1] in " \t\r\n":
-        start -= 1
-    comment = text[start - 1 : start] not in ("[", "{", ",", "")
-    if comment and not re.match(r"[ \t]*\n", text[child.end :]):
-        start = child.start  # its line must not swallow what follows
-    if at > 0:
-        comma = text.index(",", _after_space(text, parent.children[at - 1].end))
-        return text[:comma] + text[comma + 1 : max(start, comma + 1)] + text[child.end :]
-    if len(parent.children) > 1:
-        end = text.index(",", _after_space(text, child.end)) + 1
-        return text[:start] + text[end:]
-    end = child.end
-    closing = _after_space(text, end)
-    alone = not comment and not text[end:closing].strip()
-    return text[:start] + text[closing if alone else end :]
+    since = parent.opens + 1 if at == 0 else _after_space(text, parent.children[at - 1].end) + 1
+    before, rest = text[since : child.start], text[child.end :]
+    if at < len(parent.children) - 1:
+        comma = _after_space(text, child.end)
+        rest = text[child.end : comma] + text[comma + 1 :]
+    elif at > 0:
+        since -= 1
+    elif (end := _LINE_END.match(rest)) is not None and child.end + end.end() == parent.end - 1:
+        rest = rest[end.end() :]
+    kept = _LINE_START.sub("", before, count=1)
+    if _OPEN_COMMENT.match(kept) and not rest.startswith(("\r", "\n")):
+        kept = before  # what follows must not become a part of the comment
+    return text[:since] + kept + rest
 
 
 def indent_step(text: str) -> str:
@@ -108,7 +113,7 @@ def indent_step(text: str) -> str:
     >>> indent_step('{\\n    "a": 1\\n}')
     '    '
     """
-    found = re.search(r"^[{\[][ \t]*\n([ \t]+)\S", text)
+    found = re.search(r"[{\[][ \t]*\r?\n([ \t]+)\S", text)
     return found[1] if found else "  "
 
 

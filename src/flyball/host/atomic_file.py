@@ -15,13 +15,26 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _FRONT, _BACK = UNFINISHED.split("*")
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+def replace_file(
+    path: Path,
+    content: bytes,
+    *,
+    mode: int = 0o600,
+    durable: bool = True,
+    owner: tuple[int, int] | None = None,
+) -> None:
     """Put this content in the place of what is there, if anything.
 
     ``durable=False`` does not wait for the disk: for what is written often and worth nothing after a crash of
-    the machine.
+    the machine. ``owner``: the user that the file is to belong to, and its group where we may set that.
     """
     with _beside(path, content, mode, durable) as made:
+        if owner is not None and owner != (os.geteuid(), os.getegid()):
+            try:
+                os.chown(made, *owner)
+            except PermissionError:
+                if owner[0] != os.geteuid():
+                    raise
         os.replace(made, path)
     if durable:
         _sync_folder(path.parent)

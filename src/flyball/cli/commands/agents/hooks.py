@@ -49,9 +49,16 @@ def run(args: argparse.Namespace) -> int:
         runtimes = [each for each in runtimes if _is_here(each)]
         if not runtimes:
             raise UsageError("no agent's settings were found; name one: flyball hooks install claude")
-    records = [_act(args, runtime) for runtime in runtimes]
+    records, errors = [], []
+    for runtime in runtimes:
+        try:
+            records.append(_act(args, runtime))
+        except UsageError as error:
+            errors.append(f"{runtime.name}: {error}" if len(runtimes) > 1 else str(error))
     if args.json:
         print_json({"hooks": records})
+    if errors:
+        raise UsageError("\n".join(errors))
     return 0
 
 
