@@ -24,6 +24,7 @@ def test_an_agent_that_ended_unwatched_has_a_summary_too(project: Project) -> No
     engine = project.start("run")
     project.wait("began")
     engine.kill()
+    engine.wait()
     project.say("go")
     until(lambda: not project.processes(), "the agent to end")
     ran = project.run()

@@ -58,7 +58,7 @@ def test_work_that_a_gate_refused_decides_nothing_about_later_work(project: Proj
                 f"[ -e cache/green ] || {GREEN}"
             ]
         },
-        run={"width": 1},
+        run={"width": 1, "gate_retries": 0},
     )
     project.commit("a gate with a cache")
     project.task("t-1", "priority: 0", act="write('plant', 'x')", write="plant")
@@ -74,7 +74,7 @@ def test_a_cache_of_landed_work_stays_warm_and_one_of_refused_work_is_prepared_a
     project.configure(
         gate={"commands": [f"[ ! -e cache ] || echo . >> {warm}; touch cache; {GREEN}"]},
         worktree={"bootstrap": [f"pwd >> {made}"]},
-        run={"width": 1},
+        run={"width": 1, "gate_retries": 0},
     )
     project.commit("a gate with a cache")
     for name in ("t-1", "t-2", "t-4"):
