@@ -17,7 +17,7 @@ import asyncio
 import logging
 import math
 import zlib
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ from flyball.core.signals import Signal, SignalKind
 from flyball.errors import RefusedError, StoreError
 from flyball.gateway.address import Route
 from flyball.gateway.call_slots import CallGate, CallSlots
+from flyball.gateway.upload import Upload
 from flyball.gateway.upstream import Answer, AnswerError, ConnectionPool, UpstreamConnection
 from flyball.governor.ask import AskRequest, asking_for
 from flyball.governor.family_pools import FamilyPools
@@ -62,13 +63,18 @@ _DROPPED = frozenset({b"connection", b"expect", b"host", b"keep-alive", b"proxy-
 
 @dataclass(slots=True)
 class Request:
-    """A client's request, whole."""
+    """A client's request, whole, or with a body that is passed on as it comes."""
 
     method: str
     headers: list[tuple[bytes, bytes]]
     body: bytes = b""
     version: str = "1.1"
     keep_alive: bool = True
+    upload: Upload | None = None
+
+    @property
+    def is_chunked(self) -> bool:
+        return any(name.lower() == b"transfer-encoding" for name, _ in self.headers)
 
     def header(self, name: str) -> str:
         wanted = name.encode()
@@ -82,7 +88,7 @@ class Request:
         ]
         lines += [b"%b: %b\r\n" % pair for pair in self.headers if pair[0].lower() not in _DROPPED]
         body = self.body
-        if any(name.lower() == b"transfer-encoding" for name, _ in self.headers):
+        if self.is_chunked and self.upload is None:
             body = (b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)) if body else b"0\r\n\r\n"
         return b"".join((*lines, b"\r\n", body))
 
@@ -193,15 +199,18 @@ class Calls:
                 slow = replace(judged.signal, kind=SignalKind.SLOW, detail=f"{what} is slow")
                 judged = replace(judged, signal=slow)
         patience_s = deadline - loop.time()
-        return AttemptResult(judged, exchange, final=kind not in _REFUSALS, patience_s=patience_s)
+        final = kind not in _REFUSALS or request.upload is not None
+        return AttemptResult(judged, exchange, final=final, patience_s=patience_s)
 
     async def _send(self, request: Request, route: Route) -> _Exchange:
         """Until the head of a good answer, or an error's body, is there."""
-        data, fresh = request.dump(route), False
+        data, fresh = request.dump(route), request.upload is not None
         while True:
             connection = await self.connections.connection(route.upstream, fresh=fresh)
             try:
                 answer = connection.send(data, head_only=request.method == "HEAD")
+                if request.upload is not None:
+                    _send_beside(connection.send_body(request.upload, chunked=request.is_chunked), answer)
                 await answer.ready
                 return _Exchange(connection, answer)
             except AnswerError as error:
@@ -251,6 +260,18 @@ class Calls:
         else:
             connection.transport.close()
         return answer.keeps_connection
+
+
+def _send_beside(sending: Coroutine[Any, Any, None], answer: Answer) -> None:
+    """Send until the server has answered; one that did so before it had all is not asked again there."""
+    task = asyncio.ensure_future(sending)
+
+    def stop(_: object) -> None:
+        if not task.done():
+            answer.keeps_connection = False
+            task.cancel()
+
+    answer.done.add_done_callback(stop)
 
 
 def _judge(answer: Answer) -> JudgedResponse:

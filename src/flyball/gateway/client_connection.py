@@ -1,7 +1,8 @@
 """A client's connection: requests in, one after the other, and their answers back.
 
 Where a request leads is known from its first line, so what leads nowhere is refused before its body is read.
-A request is read whole before it is passed on, so that it can be sent again if it is refused. While a call
+A call of a model is read whole before it is passed on, so that it can be sent again if it is refused; other
+long requests, such as files, are passed on as they come (``upload.py``). While a call
 waits or runs the connection is still read: a client that hangs up gives its place or slot back at once.
 """
 
@@ -19,10 +20,14 @@ import httptools
 from flyball.errors import FlyballError
 from flyball.gateway.address import ControlRequest, Route
 from flyball.gateway.call import Refusal, Request, dump_refusal
+from flyball.gateway.upload import Upload
 from flyball.gateway.upstream import UpstreamConnection
+from flyball.integrations.model_call import is_model_call
 
 BODY_BYTES = 64 * 1024 * 1024
-"""A longer request is refused: providers take less."""
+"""A longer call of a model is refused: providers take less."""
+UPLOAD_FROM_BYTES = 1024 * 1024
+"""A longer request that no model answers is passed on as it comes."""
 HEAD_BYTES = 256 * 1024
 STALLED_S = 600.0
 """A client that takes nothing of its answer for so long has hung up for all that can be seen."""
@@ -56,6 +61,7 @@ class ClientConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._target, self._headers, self._body = b"", list[tuple[bytes, bytes]](), bytearray()
         self._destination: Destination | None = None
+        self._upload: Upload | None = None
         self._head_bytes, self._head_is_over = 0, False
         self._requests: deque[tuple[Request, Destination] | Refusal] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -144,13 +150,28 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(found)
             return
         self._destination = found
-        if int(self._header(b"content-length") or 0) > BODY_BYTES:
+        length = int(self._header(b"content-length") or 0)
+        is_long = length > UPLOAD_FROM_BYTES or self._header(b"transfer-encoding") != b""
+        is_upload = is_long and isinstance(found, Route) and not is_model_call(self._method, found.path)
+        if length > BODY_BYTES and not is_upload:
             self._refuse_body()
-        elif self._header(b"expect") and self._task is None:
+            return
+        if self._header(b"expect") and self._task is None:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if is_upload:
+            self._upload = Upload(self.transport)
+            self._put((self._request(upload=self._upload), found))
+
+    @property
+    def _method(self) -> str:
+        return self._parser.get_method().decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
-        if not self._is_refused:
+        if self._is_refused:
+            return
+        if self._upload is not None:
+            self._upload.feed(body)
+        else:
             self._body += body
             if len(self._body) > BODY_BYTES:
                 self._refuse_body()
@@ -158,15 +179,22 @@ class ClientConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._is_refused or self._destination is None:
             return
-        request = Request(
-            self._parser.get_method().decode("latin-1"),
+        if self._upload is not None:
+            self._upload.end()
+            self._upload = None
+            return
+        self._put((self._request(), self._destination))
+        self._body = bytearray()
+
+    def _request(self, *, upload: Upload | None = None) -> Request:
+        return Request(
+            self._method,
             self._headers,
             bytes(self._body),
             version=self._parser.get_http_version(),
             keep_alive=self._parser.should_keep_alive(),
+            upload=upload,
         )
-        self._body = bytearray()
-        self._put((request, self._destination))
 
     def _header(self, wanted: bytes) -> bytes:
         return next((value for name, value in self._headers if name.lower() == wanted), b"")
@@ -204,7 +232,11 @@ class ClientConnection(asyncio.Protocol):
                     self._write_last(item)
                     return
                 request, destination = item
-                if not (await self._carry_out(request, destination) and request.keep_alive):
+                is_kept = await self._carry_out(request, destination) and request.keep_alive
+                if request.upload is not None and not request.upload.is_whole:
+                    self._end()
+                    return
+                if not is_kept:
                     self.transport.close()
                     return
                 self.transport.resume_reading()
@@ -233,12 +265,21 @@ class ClientConnection(asyncio.Protocol):
         if not self._is_refused:
             self._is_refused, self._body = True, bytearray()
             self._put(refusal)
+            if self._upload is not None:
+                self._upload.break_off()
 
     def _refuse_body(self) -> None:
         self._refuse(Refusal(413, f"a request is at most {BODY_BYTES // 2**20} MiB long"))
 
     def _write_last(self, refusal: Refusal) -> None:
         self.write(dump_refusal(refusal))
+        self._end()
+
+    def _end(self) -> None:
+        """The answer is written; what still comes is dropped."""
+        self._is_refused = True
+        if self.transport.is_closing():
+            return
         self.transport.write_eof()
         self.transport.resume_reading()
         asyncio.get_running_loop().call_later(LINGER_S, self.transport.abort)

@@ -23,6 +23,7 @@ import httptools
 
 from flyball.gateway.address import Upstream
 from flyball.gateway.outbound_proxy import find_proxy, open_tunnel
+from flyball.gateway.upload import Upload
 from flyball.integrations.response_stream import DEAF, ResponseListener, listener_for
 
 CONNECT_S = 10.0
@@ -119,6 +120,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._has_more = False
         """A second answer begins where the first one ends; the next caller must not get it."""
         self._got_bytes = False
+        self._writable: asyncio.Future[None] | None = None
+        """Set while the server does not take what is sent."""
 
     @property
     def is_open(self) -> bool:
@@ -131,6 +134,20 @@ class UpstreamConnection(asyncio.Protocol):
         self._complete = self._has_more = self._got_bytes = False
         self.transport.write(request)
         return answer
+
+    async def send_body(self, upload: Upload, *, chunked: bool) -> None:
+        """The rest of the request, no faster than the server takes it."""
+        try:
+            async for part in upload.parts():
+                if not self.is_open:
+                    return
+                self.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                if self._writable is not None:
+                    await self._writable
+            if chunked:
+                self.transport.write(b"0\r\n\r\n")
+        except ConnectionError:
+            self.transport.abort()
 
     # -- asyncio.Protocol ------------------------------------------------------------------------------
 
@@ -165,7 +182,16 @@ class UpstreamConnection(asyncio.Protocol):
         elif not answer.ready.done() and len(answer.body) >= ERROR_BODY_BYTES:
             answer.ready.set_result(None)
 
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+
     def connection_lost(self, error: Exception | None) -> None:
+        self.resume_writing()
         answer = self._answer
         if answer is None or answer.done.done():
             return
