@@ -116,7 +116,7 @@ def test_an_opencode_that_asks_and_gets_no_answer_has_failed_and_says_what_it_as
     site.env["OPENCODE_PERMISSION"] = '{"bash": "ask"}'
     ending = site.run("errand: run touch ran.txt\n").ending
     assert ending.end is End.FAILED
-    assert ending.reason == "it stopped because nobody could permit it: bash (touch ran.txt)"
+    assert ending.reason == "it stopped because no person was there to permit it: bash (touch ran.txt)"
 
 
 @four

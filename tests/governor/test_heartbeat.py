@@ -16,7 +16,7 @@ from flyball.core.pool.model import Holder
 from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.errors import StoreError
 from flyball.governor import acquisition
-from flyball.governor.heartbeat import BEAT_S, LOOK_S, Heartbeat, HeldLease
+from flyball.governor.heartbeat import BEAT_S, LOOK_S, Heartbeat, SharedStore
 from flyball.governor.internals import internals
 from flyball.governor.state_url import on_server
 from flyball.governor.status import SILENT_S, LeaseStatus, status_from
@@ -32,7 +32,7 @@ POOL = "p"
 class Fleet:
     """Two hosts over one pool, in one simulated time."""
 
-    def __init__(self, make: Callable[[FakeWorld], HeldLease]) -> None:
+    def __init__(self, make: Callable[[FakeWorld], SharedStore]) -> None:
         self.world = FakeWorld()
         self.scene = Scene(make, self.world)
         other = FakeWorld(here=ELSEWHERE)

@@ -131,7 +131,7 @@ def test_an_opencode_that_was_refused_a_permission_failed_unless_it_worked_on() 
     stopped = said("opencode", step("tool-calls"), 0, asked)
     assert (stopped.end, stopped.reason) == (
         End.FAILED,
-        "it stopped because nobody could permit it: bash (make)",
+        "it stopped because no person was there to permit it: bash (make)",
     )
     assert said("opencode", step("tool-calls") + step("stop"), 0, asked).end is End.FINISHED
 

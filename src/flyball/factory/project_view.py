@@ -157,7 +157,7 @@ def _left_board(project: Project, ledger: Ledger, *, going_on: bool) -> Board:
 
 def _is_settled(row: BoardRow, task: Task | None) -> bool:
     """Blocked or waiting for a person, who has closed the task since."""
-    over = row.state in (State.BLOCKED.value, State.PARKED.value)
+    over = row.state in (State.BLOCKED, State.PARKED)
     return over and task is not None and task.status is TaskStatus.CLOSED
 
 

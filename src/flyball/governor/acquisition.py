@@ -6,7 +6,7 @@ store does) and performs nothing (the drivers in flow_drivers.py do); it knows t
     admit -> granted, or parked
     parked: sleep on the mailbox or the timer, whichever is first
     woken: look -> granted, or sleep again; only the store says who has a slot, a wake never does
-    one of the line also watches the holders, so that a killed one's slot comes back while everyone sleeps
+    one of the line also watches the holders, so that a killed one's slot comes back while the others sleep
     the store does not answer: a new ask fails with that; an ask in line waits until it does
     given up (timeout, Ctrl-C, cancelled): withdraw the ask, or give back the lease it just became
 """

@@ -33,7 +33,7 @@ LOOK_S = 10.0
 _LINGER_S = 10.0
 
 
-class HeldLease(Store, Protocol):
+class SharedStore(Store, Protocol):
     """A store that many machines share."""
 
     def beat(self, pool: str, *, look_s: float) -> bool:
@@ -45,7 +45,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        store: HeldLease,
+        store: SharedStore,
         observers: Sequence[acquisition.Observer],
         *,
         beat_s: float = BEAT_S,

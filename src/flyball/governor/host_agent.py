@@ -33,7 +33,7 @@ from flyball.host.process import alive, me
 
 if TYPE_CHECKING:
     from flyball.core.pool.model import Holder
-    from flyball.governor.heartbeat import HeldLease
+    from flyball.governor.heartbeat import SharedStore
 
 VARIABLE = "FLYBALL_HOST_AGENT"
 BEAT_S = 1.0
@@ -78,7 +78,7 @@ def _lock(address: str) -> LongLock:
 class HostAgent:
     """Looks after what one host holds. ``look`` once a beat."""
 
-    def __init__(self, store: HeldLease, here: Holder) -> None:
+    def __init__(self, store: SharedStore, here: Holder) -> None:
         self._store, self._here = store, here
         self._mine: dict[str, list[Holder]] = {}
         """Per pool, the holders of this host."""
@@ -121,7 +121,7 @@ def main() -> int:
     if not lock.take():
         return 0
     try:
-        store: HeldLease = open_store(address)  # type: ignore[assignment]
+        store: SharedStore = open_store(address)  # type: ignore[assignment]
     except FlyballError:
         return 1
     agent, linger = HostAgent(store, me()), Linger(BEAT_S, LINGER_S)

@@ -1,7 +1,7 @@
 """A lease that ``exec`` passes on: work inside it uses it instead of waiting for itself.
 
 ``FLYBALL_LEASE`` names the leases a process runs under. They count only while the store still knows them,
-so a daemon that outlives its ``exec`` asks like everyone else. What cannot be understood counts as none.
+so a daemon that outlives its ``exec`` asks like any other process. What cannot be understood counts as none.
 
 As many asks as the lease has slots ride on it at once; the rest stand in line, until a slot of the pool or of
 the lease is free. An ``exec`` that rides passes on what it rides on, and no more: a command inside it rides

@@ -283,7 +283,7 @@ class Internals:
                 from flyball.governor import heartbeat, host_agent
 
                 self._heart = heartbeat.Heartbeat(
-                    cast("heartbeat.HeldLease", store),
+                    cast("heartbeat.SharedStore", store),
                     self.observers,
                     ensure_host_agent=lambda: host_agent.ensure(self.address),
                 )

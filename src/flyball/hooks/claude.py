@@ -53,13 +53,7 @@ class ClaudeHooks:
             over = text_field(payload, "reason") not in _GOES_ON
             return HookEvent(kind=HookEventKind.SESSION_ENDS, folder=folder) if over else None
         if name in ("SubagentStart", "SubagentStop"):
-            begins = name == "SubagentStart"
-            return HookEvent(
-                kind=HookEventKind.SUBAGENT_BEGINS if begins else HookEventKind.SUBAGENT_ENDS,
-                folder=folder,
-                agent=text_field(payload, "agent_id"),
-                agent_kind=agent_kind(text_field(payload, "agent_type")),
-            )
+            return subagent_event(payload, begins=name == "SubagentStart")
         if text_field(payload, "tool_name") not in TOOLS:
             return None
         wanted = name == "PreToolUse"
@@ -88,6 +82,16 @@ class ClaudeHooks:
         if isinstance(settings, dict) and settings.get("disableAllHooks") is True:
             return "claude runs no hooks while disableAllHooks is true in its settings; take it out"
         return ""
+
+
+def subagent_event(payload: Mapping[str, Any], *, begins: bool) -> HookEvent:
+    """A subagent begins or ends, as claude and codex say it."""
+    return HookEvent(
+        kind=HookEventKind.SUBAGENT_BEGINS if begins else HookEventKind.SUBAGENT_ENDS,
+        folder=text_field(payload, "cwd"),
+        agent=text_field(payload, "agent_id"),
+        agent_kind=agent_kind(text_field(payload, "agent_type")),
+    )
 
 
 def deny_tool(name: str, words: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flyball.hooks.claude import deny_tool
+from flyball.hooks.claude import deny_tool, subagent_event
 from flyball.hooks.events import HookEvent, HookEventKind, agent_kind, text_field
 from flyball.hooks.port import HookEntry, user_folder
 
@@ -44,13 +44,7 @@ class CodexHooks:
         if name == "SessionEnd":
             return HookEvent(kind=HookEventKind.SESSION_ENDS, folder=folder)
         if name in ("SubagentStart", "SubagentStop"):
-            begins = name == "SubagentStart"
-            return HookEvent(
-                kind=HookEventKind.SUBAGENT_BEGINS if begins else HookEventKind.SUBAGENT_ENDS,
-                folder=folder,
-                agent=text_field(payload, "agent_id"),
-                agent_kind=agent_kind(text_field(payload, "agent_type")),
-            )
+            return subagent_event(payload, begins=name == "SubagentStart")
         if not text_field(payload, "tool_name").endswith(TOOL):
             return None
         return HookEvent(

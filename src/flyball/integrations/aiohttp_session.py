@@ -84,7 +84,7 @@ class AiohttpWire:
         if body is not None or dropped:
             yield hold.free()
             return response
-        ending = _Ending(hold, listener_for(plain_headers(response.headers)), response.content)
+        ending = _AnswerEnd(hold, listener_for(plain_headers(response.headers)), response.content)
         ending.hear(b"".join(response.content._buffer))
         if response.content.is_eof():
             ending.at_end()
@@ -100,7 +100,7 @@ class AiohttpWire:
         return response
 
 
-class _Ending:
+class _AnswerEnd:
     """How one answer's slot ends: what was made out is told first, in order, then it is given back."""
 
     def __init__(self, hold: AsyncHold, listener: ResponseListener, content: StreamReader) -> None:
@@ -142,7 +142,7 @@ class _HeardReader(StreamReader):
     __slots__ = ()
 
 
-def _feeder(ending: _Ending) -> Any:
+def _feeder(ending: _AnswerEnd) -> Any:
     def feed_data(self: StreamReader, data: bytes, *size: int) -> Any:
         ending.hear(data)
         return StreamReader.feed_data(self, data, *size)
@@ -153,7 +153,7 @@ def _feeder(ending: _Ending) -> Any:
 class _HeldResponse(ClientResponse):
     """An answer whose slot is free once it was read, or its block has ended."""
 
-    ending: _Ending
+    ending: _AnswerEnd
 
     async def read(self) -> bytes:
         try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from flyball.errors import StoreError
 from flyball.governor.flow_drivers import aside
+from flyball.host.background_thread import start_thread
 from flyball.host.event_loop import asyncio_loop
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Hold(_Held):
         if not self._take():
             return
         try:
-            threading.Thread(target=self._entry.__exit__, args=self._ends(None), daemon=True).start()
+            start_thread(partial(self._entry.__exit__, *self._ends(None)), name="flyball-lost-slot")
         except RuntimeError:
             return  # the interpreter is shutting down; the lease ends with the process
         warn_lost(self)

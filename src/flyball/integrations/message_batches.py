@@ -140,13 +140,13 @@ class Batches:
 
     def results(self, batch_id: str) -> Iterator[dict[str, Any]]:
         """One record per prompt, as they come."""
-        with _Open(self, "GET", f"/{_check_id(batch_id)}/results") as answer:
+        with _OpenAnswer(self, "GET", f"/{_check_id(batch_id)}/results") as answer:
             for line in answer:
                 if line.strip():
                     yield json.loads(line)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        with _Open(self, method, path, body) as answer:
+        with _OpenAnswer(self, method, path, body) as answer:
             try:
                 found = json.loads(answer.read())
             except ValueError as error:
@@ -168,7 +168,7 @@ class Batches:
         return f"{self._parts.path.rstrip('/')}{_PATH}{rest}"
 
 
-class _Open:
+class _OpenAnswer:
     """One answer while it is read; what the provider refuses is said in its words."""
 
     def __init__(

@@ -22,11 +22,11 @@ _MODEL_IN_PATH = re.compile(r"/models/([^/:]+):|/model/([^/]+)/(?:converse|invok
 """Google's, and that of Amazon Bedrock."""
 
 
-class _Call(msgspec.Struct):
+class _CallBody(msgspec.Struct):
     model: str = ""
 
 
-_read_call = msgspec.json.Decoder(_Call)
+_read_call = msgspec.json.Decoder(_CallBody)
 
 
 def called_model(path: str, body: bytes) -> str:

@@ -35,12 +35,12 @@ class Shed:
             headers, body = refusal(error)
             start_response("503 Service Unavailable", headers)
             return [body]
-        answer = _Answer(hold)
+        answer = _HeldAnswer(hold)
         answer.run(self.app, environ, start_response)
         return answer
 
 
-class _Answer:
+class _HeldAnswer:
     """The application's answer, and the slot that is free when it is closed."""
 
     def __init__(self, hold: Hold) -> None:

@@ -8,9 +8,7 @@ buckets. The process's global providers are left alone.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 from opentelemetry.sdk.metrics import MeterProvider
@@ -26,14 +24,11 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from flyball.errors import UsageError
+from flyball.host.background_thread import start_thread
 from flyball.observe.metrics import METRICS, Metric, MetricKind, MetricRegistry, Values
 
 CLOSING_S = 3.0
 """What was not exported by then is given up: an endpoint that is gone must not keep a server from ending."""
-
-
-class RequestSpan(Protocol):
-    def end(self, route: str, status: int) -> None: ...
 
 
 class Telemetry:
@@ -59,16 +54,14 @@ class Telemetry:
         self._registry = registry
         registry.mirrors.append(self._told.observe)
 
-    def begin(self, method: str, headers: Mapping[str, str]) -> RequestSpan:
+    def begin(self, method: str, headers: Mapping[str, str]) -> _Request:
         """A request has come; ``headers`` may name the trace that it belongs to."""
         context = TraceContextTextMapPropagator().extract(headers)
         return _Request(self._tracer.start_span(method, context=context, kind=SpanKind.SERVER), method)
 
     def close(self) -> None:
         self._registry.mirrors.remove(self._told.observe)
-        leaving = threading.Thread(target=self._shut_down, daemon=True)
-        leaving.start()
-        leaving.join(CLOSING_S)
+        start_thread(self._shut_down, name="flyball-otel-close").join(CLOSING_S)
 
     def _shut_down(self) -> None:
         self._traces.shutdown()

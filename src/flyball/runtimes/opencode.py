@@ -171,7 +171,7 @@ class OpencodeReader(LineReader):
         if exit_code:
             return failed_ending(f"it exited with status {exit_code}")
         if self._refused and not done:
-            return failed_ending(f"it stopped because nobody could permit it: {self._refused}")
+            return failed_ending(f"it stopped because no person was there to permit it: {self._refused}")
         return self._done_ending() if done else unknown_ending("it exited with 0 in the middle of its work")
 
     def _done_ending(self) -> Ending:

@@ -25,6 +25,7 @@ from flyball.factory.project_view import Project, task_history
 from flyball.factory.run.manual_actions import ManualAction
 from flyball.factory.run.options import ManualMove, RunOptions, RunRequest, RunVerb
 from flyball.factory.run.session import ask, run_project, running
+from flyball.host.background_thread import start_thread
 from flyball.host.growing_file import GrowingFile
 
 _LOOK_EVERY_S = 0.15
@@ -139,8 +140,7 @@ def _land_here(project: Project, task_id: str, move: ManualMove, lines: LandingL
             lines.wait()
         lines.see()
 
-    follower = threading.Thread(target=follow, name="landing-lines")
-    follower.start()
+    follower = start_thread(follow, name="flyball-landing-lines")
     try:
         wish = RunRequest(only=(task_id,))
         report, _ = run_project(

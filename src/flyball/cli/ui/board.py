@@ -6,26 +6,27 @@ Values in, blocks out. ``flyball run`` and ``flyball board`` show the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flyball.cli.ui.render import BLANK, Block, Column, Line, Piece, Style, Table, Words
 from flyball.cli.ui.units import amount, command
 from flyball.core.pool.verdict import span_words
-from flyball.factory.run.board import Board, BoardRow
+from flyball.core.tasks.task_run import State
+from flyball.factory.run.board import LEFT, Board, BoardRow
 from flyball.factory.run.waiting import WaitKind
 
-STYLES = {
-    "running": Style.GOOD,
-    "checking": Style.GOOD,
-    "landing": Style.GOOD,
-    "merged": Style.GOOD,
-    "blocked": Style.BAD,
-    "parked": Style.WARN,
-    "ready": Style.WARN,
-    "left": Style.WARN,
+STYLES: Mapping[str, Style] = {
+    State.RUNNING: Style.GOOD,
+    State.CHECKING: Style.GOOD,
+    State.LANDING: Style.GOOD,
+    State.MERGED: Style.GOOD,
+    State.BLOCKED: Style.BAD,
+    State.PARKED: Style.WARN,
+    State.READY: Style.WARN,
+    LEFT: Style.WARN,
 }
-WORDS = {"ready": "waits", "claimed": "prepares", "parked": "needs you"}
+WORDS: Mapping[str, str] = {State.READY: "waits", State.CLAIMED: "prepares", State.PARKED: "needs you"}
 _WAIT_WORDS = {
     WaitKind.WORKTREE.value: "makes its worktree",
     WaitKind.BASE_GATE.value: "waits for the gate on the base",
@@ -33,7 +34,17 @@ _WAIT_WORDS = {
     WaitKind.SLOT.value: "asks for a slot",
     WaitKind.COMMIT.value: "keeps what the agent did",
 }
-_ORDER = ("running", "checking", "landing", "ended", "ready", "claimed", "left", "parked", "blocked")
+_ORDER = (
+    State.RUNNING,
+    State.CHECKING,
+    State.LANDING,
+    State.ENDED,
+    State.READY,
+    State.CLAIMED,
+    LEFT,
+    State.PARKED,
+    State.BLOCKED,
+)
 _MERGED_NAMED = 8
 _DENIALS_NAMED = 3
 
@@ -68,7 +79,7 @@ def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTH
     if board.ending:
         yield Line(Piece(board.ending, Style.WARN), indent=2)
     rows = sorted(
-        (row for row in board.rows if row.state != "merged"),
+        (row for row in board.rows if row.state != State.MERGED),
         key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else 9,
     )
     shown = rows[: room.rows(len(rows))]
@@ -87,7 +98,7 @@ def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTH
 
 def _heading(board: Board) -> Line:
     words: list[str | Piece] = [Piece(board.project, Style.STRONG)]
-    running = sum(row.state == "running" for row in board.rows)
+    running = sum(row.state == State.RUNNING for row in board.rows)
     if board.pid:
         pid = Piece(f"  pid {board.pid}", Style.QUIET)
         words += [f"  {running} of {board.width} running, {board.merged} merged", pid]
@@ -155,7 +166,7 @@ def _waiting_table(board: Board, at_most: int) -> Iterator[Block]:
 
 def _merged_tasks(board: Board) -> Iterator[Block]:
     """Those of this run, the latest first."""
-    rows = sorted((row for row in board.rows if row.state == "merged"), key=lambda row: -row.since)
+    rows = sorted((row for row in board.rows if row.state == State.MERGED), key=lambda row: -row.since)
     if rows:
         rest = f" and {len(rows) - _MERGED_NAMED} more" if len(rows) > _MERGED_NAMED else ""
         named = ", ".join(row.task for row in rows[:_MERGED_NAMED])
@@ -180,15 +191,15 @@ def _hints(board: Board, rows: Sequence[BoardRow]) -> Iterator[str]:
     unopened = [row.task for row in rows if row.wants_pull]
     if unopened:
         yield f"{command('pr', 'open', unopened[0])} opens its pull request{_others(unopened)}"
-    parked = [row.task for row in rows if row.state == "parked"]
+    parked = [row.task for row in rows if row.state == State.PARKED]
     if parked:
         yield f"{command('merge', parked[0])} lands it{_others(parked)}"
     if board.pid:
         return
-    blocked = [row.task for row in rows if row.state == "blocked"]
+    blocked = [row.task for row in rows if row.state == State.BLOCKED]
     if blocked:
         yield f"{command('tail', blocked[0])} shows what its agent said; flyball run tries again"
-    elif any(row.state == "left" for row in rows):
+    elif any(row.state == LEFT for row in rows):
         yield "flyball run goes on from here"
     elif not parked:
         yield "flyball run --dry-run shows what would start"

@@ -26,6 +26,7 @@ from flyball.cli.ui.render import (
 )
 from flyball.cli.ui.units import counted
 from flyball.core.tasks.statistics import SpendTotals
+from flyball.core.tasks.task_run import State
 from flyball.factory.run.board import Board, BoardRow, board_from_run
 from flyball.factory.run.waiting import WaitKind
 
@@ -133,23 +134,23 @@ class ProgressLines:
 
 def _news(row: BoardRow) -> tuple[str, ...]:
     """What makes another line."""
-    if row.state == "checking":
+    if row.state == State.CHECKING:
         return (row.stage,)
-    return (row.waits_for, row.why) if row.state in ("ready", "blocked", "parked") else ()
+    return (row.waits_for, row.why) if row.state in (State.READY, State.BLOCKED, State.PARKED) else ()
 
 
 def _is_news(row: BoardRow) -> bool:
     """Steps that take a moment are not news; a wait that has a reason is."""
-    if row.waits_for in _MOMENTS and row.state in ("checking", "ready"):
+    if row.waits_for in _MOMENTS and row.state in (State.CHECKING, State.READY):
         return False
-    if row.state == "checking":
+    if row.state == State.CHECKING:
         return bool(row.stage)
-    return row.state not in ("claimed", "ended") and (row.state != "ready" or bool(row.waits_for))
+    return row.state not in (State.CLAIMED, State.ENDED) and (row.state != State.READY or bool(row.waits_for))
 
 
 def progress_words(row: BoardRow) -> str:
     again = f", attempt {row.attempt}" if row.attempt > 1 else ""
-    why = wait_words(row, now=time.time()) or (row.back if row.state == "running" else "")
+    why = wait_words(row, now=time.time()) or (row.back if row.state == State.RUNNING else "")
     why = f": {why}" if why else ""
     return f"{row.task} {WORDS.get(row.state, row.state)}{again}{why}"
 

@@ -1,7 +1,7 @@
 """What people write. Settings never learn; what the machine learns is ``LearnedState`` (plan.py).
 
 A pool's settings are a *profile* (a named set of constants) with the few values a person named on
-top. Only the named values are stored, so a better default reaches everyone who never chose, and a
+top. Only the named values are stored, so a better default reaches every user who never chose, and a
 ``set`` changes exactly what it names.
 
     mixed    out of the box: the agents' timing, no spacing, so agents and calls can share a pool

@@ -19,7 +19,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ from flyball.core.tasks.task import Task, TaskStatus
 from flyball.errors import UsageError, invariant
 
 
-class DeferReason(Enum):
+class DeferReason(StrEnum):
     ACTIVE = "active"
     """It is in flight already."""
     NOT_ASKED = "not-asked"

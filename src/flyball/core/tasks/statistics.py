@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
-from flyball.core.tasks.task_run import LedgerEntry, RunPhase, Step
+from flyball.core.tasks.task_run import LedgerEntry, RunPhase, State, Step
 
 _B, _D = RunPhase.BEGUN, RunPhase.DONE
 _STRETCHES: Final[Mapping[tuple[Step, RunPhase], str]] = {
@@ -138,7 +138,7 @@ def measure(runs: Iterable[TaskRunTotals], *, now: float, since: float | None = 
     """The figures of all runs that ended since then, and of those that have not."""
     inside = [run for run in runs if since is None or run.ended is None or run.ended >= since]
     over = [run for run in inside if run.ended is not None]
-    merged = [run for run in over if run.end == "merged"]
+    merged = [run for run in over if run.end == State.MERGED]
     first = since if since is not None else min((run.began for run in inside), default=now)
     waits: dict[str, float] = defaultdict(float)
     for run in inside:
@@ -149,15 +149,15 @@ def measure(runs: Iterable[TaskRunTotals], *, now: float, since: float | None = 
         since=since,
         until=now,
         merged=len(merged),
-        blocked=sum(run.end == "blocked" for run in over),
-        parked=sum(run.end == "parked" for run in over),
+        blocked=sum(run.end == State.BLOCKED for run in over),
+        parked=sum(run.end == State.PARKED for run in over),
         under_way=len(inside) - len(over),
         over_s=now - first,
         merged_per_hour=len(merged) / max((now - first) / 3600.0, 1 / 3600.0) if merged else 0.0,
         median_to_merge_s=median(lengths) if lengths else None,
         spend=_total_spend(inside),
         spend_per_merged=_total_spend(merged).divided_by(len(merged)) if merged else None,
-        wasted=_total_spend(run for run in over if run.end != "merged"),
+        wasted=_total_spend(run for run in over if run.end != State.MERGED),
         waits=dict(sorted(waits.items(), key=lambda item: -item[1])),
         models=_models(inside),
     )
@@ -170,7 +170,7 @@ def _total_spend(runs: Iterable[TaskRunTotals]) -> SpendTotals:
 def _models(runs: Iterable[TaskRunTotals]) -> dict[str, ByModel]:
     found: dict[str, ByModel] = defaultdict(ByModel)
     for run in runs:
-        wasted = run.ended is not None and run.end != "merged"
+        wasted = run.ended is not None and run.end != State.MERGED
         for model, spend in run.by_model.items():
             found[model] = replace(
                 found[model],
@@ -179,7 +179,7 @@ def _models(runs: Iterable[TaskRunTotals]) -> dict[str, ByModel]:
             )
         if run.model:
             last = found[run.model]
-            merged = last.merged + (run.end == "merged")
+            merged = last.merged + (run.end == State.MERGED)
             found[run.model] = replace(last, merged=merged, launches=last.launches + run.launches)
     return dict(sorted(found.items(), key=lambda item: (-(item[1].spend.usd or 0.0), item[0])))
 

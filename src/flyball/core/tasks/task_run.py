@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from flyball.core.pool.model import Holder
@@ -24,7 +24,7 @@ from flyball.core.signals import End
 from flyball.errors import InvariantError
 
 
-class State(Enum):
+class State(StrEnum):
     """Where a task's run stands."""
 
     CLAIMED = "claimed"

@@ -160,7 +160,7 @@ class GatePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class StagePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Further agents that work in a task's worktree after its own one, in the order in which they stand here,
-    such as `[stages.docs]`. Each takes a slot like everyone."""
+    such as `[stages.docs]`. Each takes a slot as every agent does."""
 
     persona: Annotated[
         str, Meta(description="Who does it: the name of a persona. Empty: the one called like the stage.")

@@ -120,7 +120,7 @@ const nodes = new Table("nodes", {
       text: (node) => (node.throttles ? amount(node.throttles) : ""),
     },
     {
-      // Not counted down: it is renewed all the time, and that alone is no news.
+      // Not counted down: it is renewed all the time, and that alone is not worth showing.
       id: "expires", title: "Expires", number: true, always: true, text: (node) => span(node.expires_in_s),
     },
     { id: "words", title: "Note", always: true, text: nodeWords },

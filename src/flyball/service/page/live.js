@@ -20,7 +20,7 @@ const CONNECT_MS = 10_000;
 export const FACTS = 500;
 export const HISTORY_S = 900;
 
-/** How many seconds our clock is ahead of the server's; 0 where that is no more than rounding. */
+/** How many seconds our clock is ahead of the server's; 0 where that is only rounding. */
 function ahead(answer) {
   const theirs = Date.parse(answer.headers.get("date") ?? "") / 1000;
   const seconds = Date.now() / 1000 - theirs;
@@ -63,7 +63,7 @@ export class Live {
       this.#nudged = false;
       this.#hear.link({ is: "connecting" });
       const trouble = await this.#one();
-      // A session that was ended to begin another one is no trouble.
+      // A session that was ended to begin another one is not an error.
       if (this.#nudged) continue;
       const stopped = trouble.kind === "token" || trouble.kind === "scope";
       const wait = stopped ? Infinity : this.#backoff();

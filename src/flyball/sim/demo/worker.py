@@ -22,15 +22,16 @@ import json
 import os
 import random
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from urllib.parse import urlsplit
 
 from flyball.errors import UsageError
+from flyball.host.background_thread import start_thread
 
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 8.0
@@ -164,7 +165,7 @@ def maker(told: Mapping[str, str | None]) -> Callable[[PlannedCall], None]:
 def main(argv: list[str]) -> int:
     make = maker(json.loads(argv[0]))
     calls: SimpleQueue[PlannedCall | None] = SimpleQueue()
-    threading.Thread(target=_read_calls, args=(calls,), daemon=True).start()
+    start_thread(partial(_read_calls, calls), name="flyball-calls")
     say("ready")
     for call in iter(calls.get, None):
         make(call)

@@ -32,12 +32,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from itertools import count
 
 from flyball.core.signals import SignalKind
 from flyball.errors import FlyballError
+from flyball.host.background_thread import start_thread
 from flyball.sim.provider.batches import FakeBatches
 from flyball.sim.provider.capacity import Capacity, CapacityCounter, CapacityTally
 from flyball.sim.provider.dialect import Anthropic, Dialect, ProviderReply
@@ -168,20 +170,21 @@ class Provider:
         self._numbers = count(1)
         self.batches = FakeBatches()
         self._server = _Server((HOST, port), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self._server.server_address[1]}"
 
     def __enter__(self) -> Provider:
-        self._thread.start()
+        self._thread = start_thread(partial(self._server.serve_forever, 0.05), name="flyball-provider")
         self.open()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         self._server.server_close()
 
     def open(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
@@ -18,6 +17,7 @@ from statistics import fmean
 from typing import cast
 
 from flyball.core.pool.settings import PoolChanges
+from flyball.host.background_thread import start_thread
 from flyball.sim.demo.score import jain
 from flyball.sim.simulator.controllers import CONTENDERS, FIXED_LOW
 from flyball.sim.simulator.engine import CallPolicy, ClientTally, Engine, Oracle, SimulatedRun
@@ -187,7 +187,7 @@ def _run_all(tasks: Sequence[ScenarioTask], processes: int) -> Iterator[list[Cli
 def _start_worker() -> None:
     """The parent handles Ctrl-C; a worker ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    start_thread(_exit_with_parent, name="flyball-parent")
 
 
 def _exit_with_parent() -> None:

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_here(runtime: HookRuntime) -> bool:
-    """Its folder is there: someone uses it."""
+    """Its folder is there: it is used here."""
     folder = runtime.settings_path(os.environ).parent
     return folder.is_dir() or (folder.name == "plugin" and folder.parent.is_dir())
 

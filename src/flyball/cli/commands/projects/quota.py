@@ -191,7 +191,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "show" and args.account is None and not _in_a_project():
         return _show_all(args)
     act = {"show": _show, "calibrate": _calibrate, "declare": _declare, "forget": _forget}[args.action]
-    return act(args, _here(args.account))
+    return act(args, _find_account(args.account))
 
 
 def part(text: str) -> float:
@@ -230,14 +230,14 @@ def _number(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
+class _MeteredAccount:
     payer: BillingAccount
     monitor: UsageMonitor
     thresholds: Thresholds
     lessons: Lessons | None = None
 
 
-def _here(named: str | None) -> _Here:
+def _find_account(named: str | None) -> _MeteredAccount:
     from flyball.factory.accounts.account import open_account
     from flyball.factory.budget.guard import budget_thresholds
     from flyball.factory.budget.ledger_usage import Lessons
@@ -256,7 +256,7 @@ def _here(named: str | None) -> _Here:
     if named is not None:
         payer = _payer_named(named)
         shared = windows_to_read(pool_of([payer.runtime], payer.runtime), payer.name)
-        return _Here(payer, UsageMonitor(payer, home(), shared=shared), Thresholds())
+        return _MeteredAccount(payer, UsageMonitor(payer, home(), shared=shared), Thresholds())
     project = open_project_at(Path.cwd())
     payer, lessons = billing_account(open_account(project.config, home())), Lessons()
     with open_ledger(project.state) as ledger:
@@ -264,7 +264,7 @@ def _here(named: str | None) -> _Here:
             lessons.learn(ledger)
     shared = windows_to_read(pool_for(project.config), payer.name)
     monitor = UsageMonitor(payer, home(), own=project.state, shared=shared)
-    return _Here(payer, monitor, budget_thresholds(project.config.budget), lessons)
+    return _MeteredAccount(payer, monitor, budget_thresholds(project.config.budget), lessons)
 
 
 def _in_a_project() -> bool:
@@ -296,14 +296,15 @@ def _payer_named(name: str) -> BillingAccount:
 # -- the actions ---------------------------------------------------------------------------------------------
 
 
-def _show(args: argparse.Namespace, here: _Here) -> int:
-    seen, now = here.monitor.refresh_now(), time.time()
-    standings = here.monitor.standings
-    reports = here.monitor.told.reports
+def _show(args: argparse.Namespace, account: _MeteredAccount) -> int:
+    seen, now = account.monitor.refresh_now(), time.time()
+    standings = account.monitor.standings
+    reports = account.monitor.told.reports
+    shown = (account.payer, standings, reports, seen, account.thresholds, account.lessons, now)
     if args.json:
-        print_json(quota_record(here.payer, standings, reports, seen, here.thresholds, here.lessons, now))
+        print_json(quota_record(*shown))
     else:
-        show(quota_screen(here.payer, standings, reports, seen, here.thresholds, here.lessons, now))
+        show(quota_screen(*shown))
     return 0
 
 
@@ -341,14 +342,14 @@ def _accounts_screen(found: Sequence[AccountWindowStatus]) -> Iterator[Block]:
         yield Line(f"flyball quota show --account {named} shows what was spent in them", label="next")
 
 
-def _calibrate(args: argparse.Namespace, here: _Here) -> int:
+def _calibrate(args: argparse.Namespace, account: _MeteredAccount) -> int:
     from flyball.factory.budget.quotas import A_PERSON
 
-    _check_priced(here.payer, args.window)
-    book = here.monitor.book
+    _check_priced(account.payer, args.window)
+    book = account.monitor.book
     terms, now = book.window(args.window), time.time()
     spent, source = args.spent, A_PERSON
-    report = here.monitor.told.reports.get(terms.name)
+    report = account.monitor.told.reports.get(terms.name)
     resets_at = now + args.resets_in if args.resets_in is not None else None
     if resets_at is None and report is not None and report.holds(now):
         resets_at = report.resets_at
@@ -358,12 +359,12 @@ def _calibrate(args: argparse.Namespace, here: _Here) -> int:
                 f"when the {terms.name} window began is not known, so neither is what was spent in it; say "
                 "when the page says that it resets, such as --resets-in 2h10m, or what was spent with --spent"
             )
-        seen = here.monitor.refresh_now()
+        seen = account.monitor.refresh_now()
         standing = measure_window(replace(terms, anchor=resets_at), None, seen.spend, now)
         spent, source = _spent_usd(standing, terms.name), seen.source
     quota = book.calibrate(args.window, used=args.used, spent_usd=spent, source=source, resets_at=resets_at)
     words = f"{args.used:.0%} is ${spent:.2f} ({source}), so the {quota.name} window holds"
-    return _set(args, here, f"{words} ${quota.ceiling_usd:.2f}")
+    return _set(args, account, f"{words} ${quota.ceiling_usd:.2f}")
 
 
 def _check_priced(payer: BillingAccount, window: str) -> None:
@@ -384,29 +385,29 @@ def _spent_usd(standing: WindowUsage, name: str) -> float:
     return spent.value
 
 
-def _declare(args: argparse.Namespace, here: _Here) -> int:
-    _check_priced(here.payer, args.window)
-    quota = here.monitor.book.declare(args.window, usd=args.usd, length_s=args.length)
+def _declare(args: argparse.Namespace, account: _MeteredAccount) -> int:
+    _check_priced(account.payer, args.window)
+    quota = account.monitor.book.declare(args.window, usd=args.usd, length_s=args.length)
     words = f"the {quota.name} window ({span_words(quota.length_s)}) holds ${quota.ceiling_usd:.2f}"
-    return _set(args, here, words)
+    return _set(args, account, words)
 
 
-def _forget(args: argparse.Namespace, here: _Here) -> int:
+def _forget(args: argparse.Namespace, account: _MeteredAccount) -> int:
     if bool(args.window) == args.all:
         raise UsageError("name a window, or --all; for example: flyball quota forget 5h")
-    gone: Sequence[str] = here.monitor.book.forget(None if args.all else args.window)
+    gone: Sequence[str] = account.monitor.book.forget(None if args.all else args.window)
     if args.json:
-        print_json({"account": here.payer.name, "forgotten": list(gone)})
+        print_json({"account": account.payer.name, "forgotten": list(gone)})
     else:
         said = f"forgot what was set for {', '.join(gone)}" if gone else "nothing was set"
-        say(f"{here.payer.name}: {said}")
+        say(f"{account.payer.name}: {said}")
     return 0
 
 
-def _set(args: argparse.Namespace, here: _Here, words: str) -> int:
+def _set(args: argparse.Namespace, account: _MeteredAccount, words: str) -> int:
     if args.json:
-        quotas = [each for each in here.monitor.book.quotas() if each.name == args.window]
-        print_json({"account": here.payer.name, "window": quotas[0]})
+        quotas = [each for each in account.monitor.book.quotas() if each.name == args.window]
+        print_json({"account": account.payer.name, "window": quotas[0]})
     else:
-        say(f"{here.payer.name}: {words}")
+        say(f"{account.payer.name}: {words}")
     return 0

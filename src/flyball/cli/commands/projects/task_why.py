@@ -42,6 +42,7 @@ from flyball.governor.state_url import home, open_reader, resolve
 from flyball.governor.status import PoolStatus, status_from
 
 READY, WAITING, CLOSED, UNREADABLE = "ready", "waiting", "closed", "unreadable"
+_OF_ITS_FIELDS = (DeferReason.TYPE, DeferReason.LABEL, DeferReason.STATUS)
 _STYLES = {
     "running": Style.GOOD,
     "checking": Style.GOOD,
@@ -112,7 +113,7 @@ def find_reason(project: Project, known: TaskLookup) -> TaskReason:
     row = next((each for each in board.rows if each.task == known.id), None)
     if known.task is not None and known.task.status is TaskStatus.CLOSED:
         return _closed_reason(known)
-    if row is not None and row.state != State.MERGED.value:
+    if row is not None and row.state != State.MERGED:
         return replace(_from_row(project, known, row, board), denials=tuple(row.denials))
     if known.task is None and known.problem is not None:
         words = f"cannot be used as it is written in {known.problem.where}: {known.problem.words}"
@@ -132,7 +133,7 @@ def _closed_reason(known: TaskLookup) -> TaskReason:
     if record is None or record.state is not State.MERGED:
         return _reason(known, CLOSED, "is closed: there is nothing left to do")
     where = f" in {record.landing.new[:12]}" if record.landing.new else ""
-    answer = _reason(known, State.MERGED.value, f"is merged{where}")
+    answer = _reason(known, State.MERGED, f"is merged{where}")
     return replace(answer, since_s=_ago(record.since))
 
 
@@ -144,9 +145,9 @@ def _ago(wall: float) -> float | None:
 
 
 def _from_row(project: Project, known: TaskLookup, row: BoardRow, board: Board) -> TaskReason:
-    if row.state == State.PARKED.value:
+    if row.state == State.PARKED:
         answer = _parked_reason(project, known, row)
-    elif row.state == State.BLOCKED.value:
+    elif row.state == State.BLOCKED:
         answer = _blocked_reason(known, row)
     elif row.state == LEFT and board.pid:
         then = f"the next flyball run goes on with it, or {_closes(known)}"
@@ -170,17 +171,17 @@ def _parked_reason(project: Project, known: TaskLookup, row: BoardRow) -> TaskRe
     if row.wants_pull:
         words = f"is finished and waits for its pull request: {row.why}"
         opens = f"{command('pr', 'open', known.id)} opens its pull request"
-        return _reason(known, State.PARKED.value, words, next=(opens, *steps))
+        return _reason(known, State.PARKED, words, next=(opens, *steps))
     if known.record is not None and lands_again(known.record):
         words = f"is finished and could not be landed: {row.why}"
-        return _reason(known, State.PARKED.value, words, next=("flyball run lands it again", *steps))
+        return _reason(known, State.PARKED, words, next=("flyball run lands it again", *steps))
     # Most wait because the policy says so; what a review said is worth telling.
     review = known.record is not None and known.record.checks.reviewed and not known.record.checks.passed
     tasks = {task.id: task for task in project.source.load().tasks}
     lineage = (known.task, *ancestors(known.task, tasks)) if known.task is not None else ()
     unknown = landing_policy(lineage, otherwise=project.config.merge.policy).unknown
     why = f": {row.why}" if review else f": its label {unknown} names no policy" if unknown else ""
-    return _reason(known, State.PARKED.value, f"is finished and waits for you to land it{why}", next=steps)
+    return _reason(known, State.PARKED, f"is finished and waits for you to land it{why}", next=steps)
 
 
 def _blocked_reason(known: TaskLookup, row: BoardRow) -> TaskReason:
@@ -192,7 +193,7 @@ def _blocked_reason(known: TaskLookup, row: BoardRow) -> TaskReason:
         steps.append(f"{command('merge', known.id)} tries to land what is there")
     steps.append("a new flyball run tries it again, and hands over what flyball nudge says")
     steps.append(_closes(known))
-    return _reason(known, State.BLOCKED.value, f"is blocked: {row.why}", next=tuple(steps))
+    return _reason(known, State.BLOCKED, f"is blocked: {row.why}", next=tuple(steps))
 
 
 def _closes(known: TaskLookup) -> str:
@@ -204,14 +205,14 @@ def _under_way_reason(project: Project, known: TaskLookup, row: BoardRow) -> Tas
     again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
     words = wait_words(row, now=time.time()) or row.activity
     doing = f": {words}" if words else ""
-    if row.state == State.RUNNING.value:
+    if row.state == State.RUNNING:
         steps = (f"{command('tail', known.id, '-f')} shows what it does",)
         return _reason(known, row.state, f"runs{again}{doing}", next=steps)
-    if row.state == State.CHECKING.value:
+    if row.state == State.CHECKING:
         steps = (f"{command('tail', known.id, '-f')} shows what it does",)
         answer = _reason(known, row.state, f"has finished and is being checked{again}{doing}", next=steps)
         return replace(answer, pool=pool_words(project))
-    if row.state in (State.ENDED.value, State.LANDING.value):
+    if row.state in (State.ENDED, State.LANDING):
         steps = (f"{command('tail', known.id, '--gate', '-f')} shows the gate",)
         return _reason(known, row.state, f"has finished and is being landed{doing}", next=steps)
     answer = _reason(known, row.state, f"is under way and waits{again}{doing}", next=("flyball board",))
@@ -231,7 +232,7 @@ def _not_begun_reason(project: Project, known: TaskLookup, board: Board) -> Task
         steps = _steps(known, waits.reason, waits.blocker, tasks)
         answer = _reason(known, WAITING, f"waits: {waits.words}", next=steps)
         answer = replace(answer, reason=waits.reason, blocker=waits.blocker, pool=pool_words(project))
-        return answer if waits.reason == "budget" else replace(answer, budget=budget_words(project))
+        return answer if waits.reason == DeferReason.BUDGET else replace(answer, budget=budget_words(project))
     if plan is not None and not any(start.task == known.id for start in plan.starts):
         # The file says open because this checkout has not followed the default branch yet.
         return _closed_reason(known)
@@ -241,13 +242,13 @@ def _not_begun_reason(project: Project, known: TaskLookup, board: Board) -> Task
 
 
 def _steps(known: TaskLookup, reason: str, blocker: str | None, tasks: set[str]) -> tuple[str, ...]:
-    if reason == "budget":
+    if reason == DeferReason.BUDGET:
         return ("flyball quota show says how the account's windows stand",)
     if blocker is not None and blocker in tasks:
         return (f"{command('task', 'why', blocker)} says how that one stands",)
-    if reason == DeferReason.TYPE.value and known.task is not None:
+    if reason == DeferReason.TYPE and known.task is not None:
         return (type_way_out(known.task),)
-    if blocker is not None or reason in ("type", "label", "status"):
+    if blocker is not None or reason in _OF_ITS_FIELDS:
         where = f" ({known.task.where})" if known.task is not None and known.task.where else ""
         return (f"{command('task', 'show', known.id)}{where}",)
     return ("flyball board shows what is under way",)

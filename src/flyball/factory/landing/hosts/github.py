@@ -21,7 +21,7 @@ class _Commit(msgspec.Struct):
     oid: str = ""
 
 
-class _Answer(msgspec.Struct):
+class _PullRequest(msgspec.Struct):
     number: int
     url: str
     state: str
@@ -39,7 +39,7 @@ class GithubPulls:
 
     def find(self, branch: str) -> Pull | None:
         args = ("pr", "list", f"--head={branch}", "--state=open", f"--json={FIELDS}")
-        found = _decode(self._run(*args), list[_Answer])
+        found = _decode(self._run(*args), list[_PullRequest])
         return next((_pull(each) for each in found if each.headRefName == branch), None)
 
     def open(self, *, branch: str, base: str, title: str, body: str) -> Pull:
@@ -52,13 +52,13 @@ class GithubPulls:
         return self.get(int(number[1]))
 
     def get(self, number: int) -> Pull:
-        return _pull(_decode(self._run("pr", "view", str(number), f"--json={FIELDS}"), _Answer))
+        return _pull(_decode(self._run("pr", "view", str(number), f"--json={FIELDS}"), _PullRequest))
 
     def _run(self, *args: str, stdin: str = "") -> bytes:
         return run_program(self._gh, args, stdin=stdin, way_out="gh auth status shows your login")
 
 
-def _pull(answer: _Answer) -> Pull:
+def _pull(answer: _PullRequest) -> Pull:
     merged = answer.mergeCommit
     return Pull(
         number=answer.number,

@@ -18,7 +18,7 @@ _ALL = "projects/:fullpath/merge_requests"
 _STATES = {"opened": PullState.OPEN, "locked": PullState.OPEN, "merged": PullState.MERGED}
 
 
-class _Answer(msgspec.Struct):
+class _MergeRequest(msgspec.Struct):
     iid: int
     web_url: str
     state: str
@@ -41,19 +41,19 @@ class GitlabPulls:
 
     def find(self, branch: str) -> Pull | None:
         found = self._call_api(
-            f"{_ALL}?state=opened&source_branch={quote(branch, safe='')}", kind=list[_Answer]
+            f"{_ALL}?state=opened&source_branch={quote(branch, safe='')}", kind=list[_MergeRequest]
         )
         return next((self._pull(each) for each in found if each.source_branch == branch), None)
 
     def open(self, *, branch: str, base: str, title: str, body: str) -> Pull:
         fields = {"source_branch": branch, "target_branch": base, "title": title, "description": body}
         words = [word for key, value in fields.items() for word in ("--raw-field", f"{key}={value}")]
-        return self._pull(self._call_api("--method=POST", _ALL, *words, kind=_Answer))
+        return self._pull(self._call_api("--method=POST", _ALL, *words, kind=_MergeRequest))
 
     def get(self, number: int) -> Pull:
-        return self._pull(self._call_api(f"{_ALL}/{number}", kind=_Answer))
+        return self._pull(self._call_api(f"{_ALL}/{number}", kind=_MergeRequest))
 
-    def _pull(self, answer: _Answer) -> Pull:
+    def _pull(self, answer: _MergeRequest) -> Pull:
         return Pull(
             number=answer.iid,
             url=answer.web_url,
