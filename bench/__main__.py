@@ -2,8 +2,8 @@
 
 A whole run writes bench/results/one-machine.json and .md, which the docs quote; ``limiter`` writes a result
 file of its own whenever it runs in full. A quick or partial run writes nothing else unless ``--json`` says
-where. Exits with 0 whether or not the targets are met: a figure is a
-finding, not a failure.
+where, nor does a bench that could measure nothing. Exits with 0 whether or not the targets are met: a figure
+is a finding, not a failure.
 
 The suite ``control`` runs only where it is named, and alone: a whole run of it takes some ten minutes and
 writes bench/results/control.json and .md, and docs/plots.
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bench import (
+    agents,
     choosing,
     classify,
     contention,
@@ -60,6 +61,7 @@ BENCHES: Mapping[str, ModuleType] = {
         service,
         stray,
         steps,
+        agents,
     )
 }
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
@@ -76,6 +78,7 @@ OWN_RESULTS: Mapping[str, Path] = {
         service.NAME,
         stray.NAME,
         steps.NAME,
+        agents.NAME,
     )
 }
 """Benches that say nothing about processes sharing a machine keep their figures apart."""
@@ -107,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _keep_each(sections: list[Section], described: dict[str, object]) -> None:
     for section in sections:
-        if section.name in OWN_RESULTS:
+        if section.name in OWN_RESULTS and section.figures:
             keep(OWN_RESULTS[section.name], [section], described)
         if section.name == service.NAME:
             quote(OWN_RESULTS[service.NAME], RUNBOOK, runbook)

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from flyball.sim.provider.capacity import Capacity
-from flyball.sim.provider.server import Manner, Provider
+from flyball.sim.provider.server import Manner, Provider, ProviderCall
 from tests.agents.kit import Agent, environment
 
 LONGEST_S = 100.0
+_PROMPT_TO_REFUSE = Manner(reject_s=0.0)
 FLYBALL = [sys.executable, "-m", "flyball"]
 
 
@@ -34,7 +35,15 @@ class Bench:
     """
 
     def __init__(
-        self, folder: Path, script: str, capacity: str, *, counts: str = "agents", paced: bool = False
+        self,
+        folder: Path,
+        script: str,
+        capacity: str,
+        *,
+        counts: str = "agents",
+        paced: bool = False,
+        manner: Manner = _PROMPT_TO_REFUSE,
+        on_end: Callable[[ProviderCall], None] | None = None,
     ) -> None:
         self.folder, self.counts = folder, counts
         self.door = threading.Event()
@@ -43,10 +52,11 @@ class Bench:
         self.heard: list[Mapping[str, Any]] = []
         self.provider = Provider(
             Capacity.parse(capacity),
-            Manner(reject_s=0.0),
+            manner,
             script=script,
             sleep=time.sleep if paced else self._wait_at_door,
             on_request=self._hear,
+            on_end=on_end,
         )
         self._started: list[subprocess.Popen[str]] = []
         self._homes = 0

@@ -48,7 +48,16 @@ class Launched:
 class FactorySite(Project):
     """A home for flyball and one for the agent, which reaches this test's provider only."""
 
-    def __init__(self, bench: Bench, agent: Agent, *, retries: int = 0, args: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        agent: Agent,
+        *,
+        retries: int = 0,
+        args: Sequence[str] = (),
+        confirm: str | None = "1s",
+    ) -> None:
+        """``confirm``: of the pool; None leaves it as it is made."""
         super().__init__(bench.folder / "site")
         self.bench, self.agent, self.home = bench, agent, bench.folder / "flyball"
         self.env = {**bench.environment(agent, retries=retries), "COLUMNS": "200"}
@@ -63,8 +72,9 @@ class FactorySite(Project):
         }
         self.configure()
         self.commit("an agent")
-        # Else it is 30 s before a pool that was throttled for the first time is opened again.
-        bench.flyball("pool", "set", agent.pool, "--confirm", "1s")
+        if confirm is not None:
+            # Else it is 30 s before a pool that was throttled for the first time is opened again.
+            bench.flyball("pool", "set", agent.pool, "--confirm", confirm)
 
     def errands(self, *errands: str) -> None:
         """The one task: these, in this order."""

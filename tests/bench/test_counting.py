@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from bench.agents_log import Look as AgentsLook
+from bench.agents_log import SeatTime, ServedCall, above_cap, in_flight_s, seat_time
 from bench.handoff import Turn, inversions, latencies
 from bench.peers.json_store import JsonStore
 from bench.recording import Recording, Step, recorded
 from bench.report import Figure, Target, beside, percentile, shown
 from bench.steps import best_s
 from bench.steps_run import Load, Look, Outcome
+from flyball.sim.provider.capacity import Capacity
 
 
 def test_a_percentile_is_a_value_that_was_seen() -> None:
@@ -129,3 +132,32 @@ def test_the_best_time_follows_the_seats() -> None:
 def test_the_cap_over_time_names_each_change_once() -> None:
     looks = (Look(0.2, 8, 3), Look(0.5, 8, 8), Look(0.7, 4, 8))
     assert Outcome(1.0, 0, (), looks).caps() == "0.2 s: 8, 0.7 s: 4"
+
+
+def served(began_s: float, ended_s: float, *, open: int = 1, owner: str = "T-01") -> ServedCall:
+    return ServedCall(owner, began_s, ended_s, accepted=True, open=open)
+
+
+def test_a_seat_that_is_empty_while_a_call_is_in_hand_is_lost() -> None:
+    calls = [served(0, 4), served(1, 3)]
+    looks = [AgentsLook(float(second), 2, 2, 3 if second < 4 else 0) for second in range(6)]
+    assert seat_time(calls, looks, Capacity.parse("2"), from_s=0, to_s=5) == SeatTime(6.0, 8.0)
+    assert seat_time(calls, looks, Capacity.parse("2"), from_s=1, to_s=3).share == 1.0
+
+
+def test_calls_that_go_on_after_the_seats_fell_below_them_earn_nothing() -> None:
+    looks = [AgentsLook(float(second), 2, 2, 2) for second in range(5)]
+    found = seat_time([served(0, 4), served(0, 4)], looks, Capacity.parse("2,2:1"), from_s=0, to_s=4)
+    assert found == SeatTime(6.0, 6.0)
+
+
+def test_a_call_is_above_the_cap_where_no_cap_of_the_moment_allows_it() -> None:
+    looks = [AgentsLook(0.0, 3, 3, 3), AgentsLook(10.0, 2, 2, 3)]
+    assert above_cap([served(0.5, 1, open=3), served(10.2, 11, open=2)], looks) == 0
+    assert above_cap([served(0.5, 1, open=4), served(10.2, 11, open=3)], looks) == 2
+
+
+def test_a_life_with_two_calls_at_once_is_in_flight_once() -> None:
+    refused = ServedCall("T-01", 5, 9, accepted=False, open=1)
+    calls = [served(0, 2), served(1, 3), served(4, 5), served(0, 9, owner="T-02"), refused]
+    assert in_flight_s(calls, "T-01") == 4.0

@@ -14,6 +14,7 @@ import pytest
 
 from bench import __main__ as command
 from bench import (
+    agents,
     choosing,
     classify,
     contention,
@@ -90,6 +91,7 @@ _TINY = {
     gateway.NAME: lambda: gateway.run(gateway.TINY, _silent),
     landing.NAME: lambda: landing.run(landing.Sizes(branches=2, gate_s=0.0, bad=(2,), alone=1), _silent),
     fleet_figures.NAME: lambda: fleet_figures.run(_TINY_FLEET, _silent),
+    agents.NAME: lambda: agents.run(agents.TINY, _silent),
     postgres.NAME: lambda: postgres.run(
         postgres.Sizes(rounds=1, pairs=8, warm_up=1, connections=2, few=2, many=5), _silent
     ),

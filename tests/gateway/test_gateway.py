@@ -16,6 +16,7 @@ import pytest
 from flyball.errors import UsageError
 from flyball.gateway.address import Route, base_address, parse_target
 from flyball.gateway.environment import gateway_variables
+from flyball.gateway.presence import ask_gateway
 from flyball.integrations.model_call import is_model_call
 from flyball.integrations.retry import RetryPolicy
 from flyball.sim.provider.capacity import Capacity
@@ -105,6 +106,30 @@ def test_a_call_that_finds_no_slot_in_its_clients_time_gets_a_429_with_retry_aft
     error = json.loads(body)["error"]
     assert error["type"] == "rate_limit_error"
     assert "other/holder" in error["message"]
+
+
+def test_status_tells_the_calls_under_way_and_those_whose_clients_were_refused(
+    running: RunningGateway,
+) -> None:
+    running.governor.set_pool("127.0.0.1", cap=1, adaptive=False)
+    counts = {"calls": 0, "waiting": 0, "refused": 0}
+
+    def counted() -> dict[str, int]:
+        said = ask_gateway(running.gateway, "status") or {}
+        return {name: said[name] for name in counts}
+
+    with (
+        Provider(Capacity.parse("8"), Manner(reject_s=0.0, retry_after_s=60), script="ok,429") as provider,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        with running.governor.slot("127.0.0.1", project="other", name="holder"):
+            waiting = threads.submit(running.call, provider.url)
+            until(lambda: counted() == {"calls": 1, "waiting": 1, "refused": 0}, "the call waits")
+        assert waiting.result()[0] == 200
+        assert running.call(provider.url, headers={"x-stainless-timeout": "5"})[0] == 429
+    with running.governor.slot("127.0.0.1", project="other", name="holder"):
+        assert running.call(provider.url, headers={"x-stainless-timeout": "0.5"})[0] == 429
+    until(lambda: counted() == {**counts, "refused": 2}, "both refusals are counted")
 
 
 def test_what_headers_say_of_a_usage_window_holds_up_the_next_call(

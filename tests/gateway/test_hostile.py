@@ -298,7 +298,9 @@ def test_the_port_stays_taken_as_long_as_a_process_needs_the_gateway(tmp_path: P
         "pid": os.getpid(),
         "connections": 0,
         "users": 1,
+        "calls": 0,
         "waiting": 0,
+        "refused": 0,
         "away": None,
     }
     running.close()

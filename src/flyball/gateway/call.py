@@ -134,6 +134,10 @@ class Calls:
     policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1000, max_wait_s=LONGEST_WAIT_S))
     connections: ConnectionPool = field(default_factory=ConnectionPool)
     waiting_limit: int = WAITING_LIMIT
+    under_way: int = field(default=0, init=False)
+    """Model calls whose clients do not have the whole answer yet; those that wait are among them."""
+    refused: int = field(default=0, init=False)
+    """Model calls whose clients were told to come back later, by the provider or from here."""
     slots: CallSlots = field(init=False)
     _latency: LatencyTracker = field(default_factory=LatencyTracker)
 
@@ -146,8 +150,20 @@ class Calls:
 
     async def pass_on(self, request: Request, route: Route, client: Client) -> Refusal | bool:
         """Carry the call out. A refusal is for the caller to write; else, whether the connection is kept."""
+        if not is_model_call(request.method, route.path):
+            return await self._pass_on(request, route, client, governed=False)
+        self.under_way += 1
+        try:
+            done = await self._pass_on(request, route, client, governed=True)
+        finally:
+            self.under_way -= 1
+        self.refused += isinstance(done, Refusal) and done.retry_after_s is not None
+        return done
+
+    async def _pass_on(
+        self, request: Request, route: Route, client: Client, *, governed: bool
+    ) -> Refusal | bool:
         deadline = asyncio.get_running_loop().time() + request.wait_s
-        governed = is_model_call(request.method, route.path)
         gate: Gate = CallGate(self.slots, self._asking(request, route), deadline) if governed else NoGate()
         if governed and self.slots.waiting >= self.waiting_limit:
             return Refusal(429, f"{self.slots.waiting} calls wait at the gateway, and more do not", 5.0)
@@ -171,6 +187,7 @@ class Calls:
             return Refusal(
                 502, f"{route.upstream.authority}: {str(result.error) or type(result.error).__name__}"
             )
+        self.refused += governed and result.judged.signal.kind in _REFUSALS
         return await self._hand_over(result.unwrap(), hold, route, client)
 
     def _asking(self, request: Request, route: Route) -> AskRequest:

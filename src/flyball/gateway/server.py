@@ -141,7 +141,9 @@ class GatewayServer:
             "pid": os.getpid(),
             "connections": len(others) - users,
             "users": users,
+            "calls": self.calls.under_way,
             "waiting": self.calls.slots.waiting,
+            "refused": self.calls.refused,
             "away": str(self.calls.slots.pulse.error or "") or None,
         }
 

@@ -141,6 +141,22 @@ class Manner:
 
 
 USUAL = Manner()
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCall:
+    """A model request that is over, in the provider's own eyes."""
+
+    body: Mapping[str, object]
+    began_s: float
+    """Seconds since the provider opened."""
+    ended_s: float
+    """From then on it took no capacity."""
+    accepted: bool
+    open: int
+    """How many requests were open when it came, itself among them."""
+
+
 Write = Callable[[ProviderReply, Iterator[bytes]], None]
 """Writes the head of a reply, then its parts as they come."""
 
@@ -158,12 +174,14 @@ class Provider:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         on_request: Callable[[Mapping[str, object]], None] | None = None,
+        on_end: Callable[[ProviderCall], None] | None = None,
     ) -> None:
-        """``script`` is a text as in ``script.py``; ``on_request`` is shown every model request."""
+        """``script`` is a text as in ``script.py``; ``on_request`` is shown every model request as it comes,
+        and ``on_end`` when it is over."""
         self.manner = manner
         self._counter = CapacityCounter(capacity)
         self._script, self._requests = ProviderScript.parse(script, usual_s=manner.retry_after_s), 0
-        self._on_request = on_request
+        self._on_request, self._on_end = on_request, on_end
         self._lock = threading.Lock()
         self._clock, self._sleep = clock, sleep
         self._opened_at = clock()
@@ -212,7 +230,9 @@ class Provider:
         with self._lock:
             step = self._script.at(self._requests)
             self._requests += 1
-            accepted = self._counter.enter(self.t_s, refuse=step.kind is not SignalKind.OK)
+            began_s = self.t_s
+            accepted = self._counter.enter(began_s, refuse=step.kind is not SignalKind.OK)
+            opened = self._counter.tally.open
         if accepted:
             reply = replace(dialect.answer(body, number=number), cut=step.cut)
             for_s = dialect.tokens(body) / self.manner.tokens_per_s
@@ -223,12 +243,20 @@ class Provider:
             else:
                 wait_s, wall_s = step.retry_after_s, time.time()
                 reply = dialect.refusal(step.kind, number=number, retry_after_s=wait_s, wall_s=wall_s)
-        parts = self._in_time(reply.parts(), for_s, accepted=accepted)
+        parts = self._in_time(
+            reply.parts(), for_s, partial(self._leave, body, began_s, opened, accepted=accepted)
+        )
         with closing(parts):
             write(reply, parts)
 
+    def _leave(self, body: Mapping[str, object], began_s: float, opened: int, *, accepted: bool) -> None:
+        with self._lock:
+            self._counter.leave(accepted=accepted)
+        if self._on_end is not None:
+            self._on_end(ProviderCall(body, began_s, self.t_s, accepted=accepted, open=opened))
+
     def _in_time(
-        self, parts: Sequence[bytes], for_s: float, *, accepted: bool
+        self, parts: Sequence[bytes], for_s: float, leave: Callable[[], None]
     ) -> Generator[bytes, None, None]:
         """The parts of an answer as they get ready, spread evenly; the last one frees the capacity."""
         try:
@@ -238,8 +266,7 @@ class Provider:
             self._sleep(for_s / len(parts))
         finally:
             # Before the end is written: a client that has its answer must not be counted any more.
-            with self._lock:
-                self._counter.leave(accepted=accepted)
+            leave()
         yield parts[-1]
 
     def refuse(self, dialect: Dialect, words: str, write: Write) -> None:

@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         say(
             f"gateway on {HOST}:{gateway.port}, pid {said['pid']}: "
-            f"{said['connections']} connections, {said['waiting']} calls waiting, "
-            f"needed by {said['users']} processes"
+            f"{said['connections']} connections, {said['calls']} calls, {said['waiting']} of them waiting, "
+            f"needed by {said['users']} processes; {said['refused']} calls were refused so far"
         )
         if said["away"] is not None:
             say(f"its state does not answer: calls go on with the slots they had ({said['away']})")
