@@ -13,7 +13,7 @@ from flyball.core.pool import plan as planning
 from flyball.core.pool import rate_window as windowing
 from flyball.core.pool.admission import choose, judge, next_grant_at, too_large
 from flyball.core.pool.control.registry import controller_for
-from flyball.core.pool.fairness import start_of_turn
+from flyball.core.pool.fairness import start_of_turn, turn_after_call
 from flyball.core.pool.model import Ask, Candidate, Claim, FactKind, Outcome, Phase, ProjectUse
 from flyball.core.pool.settings import CONFIRM_S, ShareRule
 from flyball.core.pool.verdict import Reason, span_words
@@ -262,6 +262,7 @@ def note_end(session: PoolSession, claim: Claim, release: Release) -> None:
     """Fold a released lease into the meters, before the slot is handed on."""
     row, now, outcome, oks = session.row, session.now, release.outcome, release.oks
     _settle_windows(session, claim, release)
+    _charge_tokens(session, claim, release)
     was_full = row.counts.in_use >= row.limits.cap
     granted_at = claim.granted_at if claim.granted_at is not None else now
     held_s = max(0.0, now - granted_at)
@@ -319,6 +320,15 @@ def _settle_windows(session: PoolSession, claim: Claim, release: Release) -> Non
             meters.windows = windowing.reconcile(
                 meters.windows, claim.cost, release.used, sent_at=sent_at, mark=claim.marks, now=now
             )
+
+
+def _charge_tokens(session: PoolSession, claim: Claim, release: Release) -> None:
+    """What a call used counts in its project's turn, where others wait for theirs."""
+    tokens = release.used.get("tokens", 0.0)
+    if tokens and session.row.counts.waiting:
+        use = session.project(claim.project)
+        use.turn = turn_after_call(use, session.row.meters.turn, tokens)
+        session.put_turn(use)
 
 
 def plan_soon(session: PoolSession) -> None:

@@ -13,6 +13,10 @@ Projects share a cap by one of two rules:
 Among projects that have equally little, turns decide (start-time fair queueing): every slot handed to a
 project moves its turn on by slots / weight, and the lowest turn is next. So a project with many processes,
 which always has the oldest ask in line, gets no more than its part even where only one slot is shared.
+
+What a call used of tokens moves the turn, too, as soon as its answer has said it and while asks wait: where a
+slot or a budget of tokens is what all wait for, a project of few long calls and one of many short ones come
+to the same.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from flyball.core.pool.model import Candidate, ProjectUse
+
+TOKENS_OF_A_CALL = 1000
+"""So many count as much as one more call: providers allow about as many for each request, at every tier."""
 
 
 def strict_shares(cap: int, weights: Mapping[str, float], epoch: int) -> dict[str, int]:
@@ -79,6 +86,15 @@ def need(use: ProjectUse, turn: float) -> tuple[float, float]:
 def start_of_turn(use: ProjectUse, turn: float) -> float:
     """A project that was away does not get back the turns it did not want."""
     return max(use.turn, turn)
+
+
+def turn_after_call(use: ProjectUse, turn: float, tokens: float) -> float:
+    """Whose turn it is again, once it is known what a call used.
+
+    >>> turn_after_call(ProjectUse("a", weight=2.0, turn=4.0), 3.0, 9000.0)
+    8.5
+    """
+    return start_of_turn(use, turn) + tokens / TOKENS_OF_A_CALL / use.weight
 
 
 def competing_weights(projects: Iterable[ProjectUse], announced: Sequence[str]) -> dict[str, float]:

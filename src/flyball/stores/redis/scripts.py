@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from flyball.core.pool import plan, rate_window, verdict
+from flyball.core.pool.fairness import TOKENS_OF_A_CALL
 from flyball.core.pool.learned import NEVER
 from flyball.core.pool.model import HOLD_SMOOTHING
 from flyball.core.pool.settings import CONFIRM_S, KEY_TTL_S, LEASE_BACKSTOP_S
@@ -87,6 +88,7 @@ _CONSTANTS: dict[str, float | str] = {
     "PROJECTS_KEPT": pool_session.PROJECTS_KEPT,
     "SMOOTHING": rate_window.SMOOTHING,
     "FACT_FROM_S": handoff.FACT_FROM_S,
+    "TOKENS_OF_A_CALL": TOKENS_OF_A_CALL,
     "TRIAL_ID": pool_session.TRIAL_ID,
 }
 

@@ -53,6 +53,33 @@ def a_heavier_project_gets_more(s: Scene) -> None:
 
 
 @store_check
+def projects_that_want_the_same_slot_share_it_by_calls_and_tokens(s: Scene) -> None:
+    """A call with 9000 tokens counts as ten, one with 1000 as two."""
+    s.static(1)
+    tokens = {"long": 9_000.0, "short": 1_000.0}
+    at = s.take("long")
+    waiting = {name: s.park(name) for name in tokens}
+    project, served = "long", Counter[str]()
+    for _ in range(60):
+        s.finish_call(at, used={"tokens": tokens[project]})
+        project = next(name for name, ask in waiting.items() if s.is_held(ask))
+        served[project] += 1
+        at, waiting[project] = waiting[project], s.park(project)
+    expect_equal(served, {"long": 10, "short": 50}, "five short ones for a long one")
+
+
+@store_check
+def tokens_that_were_used_while_no_call_waited_are_not_held_against_a_project(s: Scene) -> None:
+    s.static(1)
+    for _ in range(5):
+        s.finish_call(s.take("a"), used={"tokens": 1_000_000})
+    at = s.take("c")
+    first, second = s.park("a"), s.park("b")
+    s.finish_call(at)
+    expect(s.is_held(first) and not s.is_held(second), "equals are served by arrival")
+
+
+@store_check
 def a_project_stays_below_its_maximum_and_others_pass_it(s: Scene) -> None:
     s.static(4, maxima={"a": 1})
     s.take("a")

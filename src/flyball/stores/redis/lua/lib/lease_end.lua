@@ -26,6 +26,17 @@ function handoff.settle_windows(claim, r)
   end
 end
 
+-- What a call used counts in its project's turn, where others wait for theirs.
+-- twin: stores/handoff.py _charge_tokens
+function handoff.charge_tokens(claim, r)
+  local tokens = r.used ~= '' and record.amounts(r.used).tokens or 0
+  if tokens > 0 and pool.waiting > 0 then
+    local use = session.project(claim.project)
+    use.turn = max(use.turn, pool.turn) + tokens / TOKENS_OF_A_CALL / use.weight
+    session.put_project(use)
+  end
+end
+
 -- What ended well and was not said in words comes by the thousand, and is not worth a fact.
 -- twin: stores/handoff.py _record_end
 function handoff.record_end(claim, r, held_s)
@@ -40,6 +51,7 @@ end
 function handoff.note_end(claim, r)
   session.read_rest()
   handoff.settle_windows(claim, r)
+  handoff.charge_tokens(claim, r)
   local was_full = pool.in_use >= pool.cap
   local held_s = max(0, now - claim.granted_at)
   handoff.record_end(claim, r, held_s)
