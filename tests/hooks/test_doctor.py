@@ -77,6 +77,13 @@ def test_hooks_that_claude_does_not_run_are_a_problem(settings: Path, capsys: Sa
     assert "hooks of claude are off" in findings(capsys)
 
 
+def test_settings_that_claude_does_not_load_are_a_problem(settings: Path, capsys: Said) -> None:
+    settings.write_text("// mine\n" + settings.read_text())
+    assert "comments" in findings(capsys)["hooks of claude are off"]["words"]
+    main(["hooks", "show", "claude"])
+    assert "take the comments out" in capsys.readouterr().out
+
+
 def test_a_hook_that_failed_lately_is_a_note(person: Path, tmp_path: Path, capsys: Said) -> None:
     log = tmp_path / "flyball" / "hooks" / "log"
     log.parent.mkdir(parents=True)

@@ -76,9 +76,13 @@ class ClaudeHooks:
 
     def hint(self, env: Mapping[str, str]) -> str:
         try:
-            settings = json.loads(self.settings_path(env).read_bytes())
-        except (OSError, ValueError):
+            settings = json.loads(self.settings_path(env).read_text("utf-8-sig"))
+        except OSError:
             return ""
+        except ValueError:
+            return (
+                "claude loads no settings with comments in them, so it runs no hooks; take the comments out"
+            )
         if isinstance(settings, dict) and settings.get("disableAllHooks") is True:
             return "claude runs no hooks while disableAllHooks is true in its settings; take it out"
         return ""

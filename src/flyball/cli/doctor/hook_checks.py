@@ -69,7 +69,7 @@ def _check_installed(
             kind=f"hooks of {runtime.name} are off",
             words=hint,
             meaning=f"sessions of {runtime.name} that you start yourself are not counted",
-            remedy=f"take disableAllHooks out of {installed.path}",
+            remedy=f"change {installed.path}",
         )
 
 
