@@ -7,6 +7,6 @@ medians.
 store_cost    acquire+release beside the same SQL statements bare; 10,000 live leases beside 10
 contention    eight processes on one pool, beside a JSON-file-per-lease store and portalocker
 handoff       a hundred waiting processes on two slots: latency, use of the slots, order
-startup       import, exec, and the memory of a waiting exec, beside bare Python
+startup       import, exec, hooks, and the memory of a waiting exec, beside bare Python
 steps         short work against a limit that moves, through the gateway and a client, beside no flyball
 """

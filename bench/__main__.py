@@ -38,7 +38,7 @@ from bench import (
     store_cost,
     stray,
 )
-from bench.quote import RUNBOOK, quote, runbook
+from bench.quote import README, RUNBOOK, quote, runbook, table
 from bench.report import Progress, Section, as_markdown, as_record, as_text
 from flyball.sim.simulator.report import matrix
 from flyball.sim.simulator.report import text as as_table
@@ -76,6 +76,7 @@ OWN_RESULTS: Mapping[str, Path] = {
         gateway.NAME,
         postgres.NAME,
         service.NAME,
+        startup.NAME,
         stray.NAME,
         steps.NAME,
         agents.NAME,
@@ -113,11 +114,13 @@ def _keep_each(sections: list[Section], described: dict[str, object]) -> None:
         if section.name in OWN_RESULTS and section.figures:
             keep(OWN_RESULTS[section.name], [section], described)
         if section.name == service.NAME:
-            quote(OWN_RESULTS[service.NAME], RUNBOOK, runbook)
+            quote([OWN_RESULTS[service.NAME]], RUNBOOK, runbook)
+        if section.name == startup.NAME:
+            quote([RESULTS, OWN_RESULTS[startup.NAME]], README, table)
     shared = [section for section in sections if section.name not in OWN_RESULTS]
     if {section.name for section in shared} == BENCHES.keys() - OWN_RESULTS.keys():
         keep(RESULTS, shared, described)
-        quote(RESULTS)
+        quote([RESULTS, OWN_RESULTS[startup.NAME]], README, table)
 
 
 def run_bench(name: str, *, quick: bool, progress: Progress) -> Section:

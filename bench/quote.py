@@ -6,7 +6,7 @@ The README has those with a target of one machine; the how-to of the service has
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ RUNBOOK = README.parent / "docs" / "how-to" / "admission-over-http.md"
 OPENING, CLOSING = "<!-- figures -->", "<!-- /figures -->"
 
 
-def table(record: dict[str, Any]) -> str:
+def table(*records: dict[str, Any]) -> str:
     """A row for each figure that has a target."""
     rows = ["| what | flyball | beside it | target | result |", "| --- | --- | --- | --- | --- |"]
-    for name, bench in record["benches"].items():
+    for name, bench in ((name, bench) for record in records for name, bench in record["benches"].items()):
         rows += [_row(f"{name}: ", figure) for figure in bench["figures"] if figure["target"] is not None]
     return "\n".join(rows)
 
@@ -54,10 +54,10 @@ def quoted(readme: str) -> str:
     return readme.partition(OPENING)[2].partition(CLOSING)[0].strip()
 
 
-def quote(results: Path, document: Path = README, made: Callable[[dict[str, Any]], str] = table) -> None:
-    """Put what is made of a result file between the marks of a document."""
+def quote(results: Sequence[Path], document: Path, made: Callable[..., str]) -> None:
+    """Put what is made of result files between the marks of a document."""
     text = document.read_text(encoding="utf-8")
     before, _, rest = text.partition(OPENING)
     _, _, after = rest.partition(CLOSING)
-    record = json.loads(results.read_text(encoding="utf-8"))
-    document.write_text(f"{before}{OPENING}\n{made(record)}\n{CLOSING}{after}", encoding="utf-8")
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in results]
+    document.write_text(f"{before}{OPENING}\n{made(*records)}\n{CLOSING}{after}", encoding="utf-8")

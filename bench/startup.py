@@ -1,4 +1,4 @@
-"""What flyball adds to starting a program: import, ``flyball exec``, and the memory of one that waits.
+"""What flyball adds to starting a program: import, ``flyball exec``, hooks, and the memory of one that waits.
 
 Each is measured as a whole process beside ``python -c pass``, in turn, and judged by what it adds: a bare
 Python costs 10 to 30 ms here and there, and that is nobody's doing. The state exists already, as it does for
@@ -72,6 +72,10 @@ def run(sizes: Sizes, progress: Progress) -> Section:
         progress(f"{NAME}: memory of a waiting exec")
         memory = _memory_mb(home, environment, sizes)
     bare = [value * 1e3 for value in times["bare"]]
+    # Either of the two starts a Python of its own.
+    times["start"] = [
+        wanted + begins for wanted, begins in zip(times["wanted"], times["begins"], strict=True)
+    ]
     on_file = [value * 1e3 for value in times["exec"]]
 
     def on_server(name: str) -> Figure:
@@ -93,6 +97,7 @@ def run(sizes: Sizes, progress: Progress) -> Section:
         figure("a session's first hook (SessionStart)", "session", 100.0),
         figure("a subagent is wanted, and a slot is free (PreToolUse)", "wanted", 100.0),
         figure("it begins (SubagentStart)", "begins", 100.0),
+        figure("both, before a subagent's first call", "start", 100.0),
         figure("it ends (SubagentStop)", "ends", None),
         Figure(what="heavy modules imported by exec", ours=len(heavy), unit="", target=Target("value", 0)),
         *memory,

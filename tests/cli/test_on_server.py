@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
 from flyball.stores.postgres.store import PostgresStore

@@ -12,7 +12,7 @@ import pytest
 
 from flyball import Governor
 from flyball.cli.ui.pool_status import elsewhere_words
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.errors import StoreError
 from flyball.governor import acquisition

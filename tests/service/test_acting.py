@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flyball.core.pool.model import Ask, Holder
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask
 from flyball.core.signals import Signal, SignalKind
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals

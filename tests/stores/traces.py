@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from flyball.core.pool.model import Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import MachineSettings, PoolChanges
 from flyball.core.share_lease.renewal import CallCounts, Renewal
 from flyball.core.signals import Bucket, Signal, SignalKind, WindowReading

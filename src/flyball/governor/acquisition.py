@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
 
-from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask, Claim, Fact, Outcome
 from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.core.pool.verdict import CLOSED_REASONS, Reason, Verdict, granted_verdict, one_line
 from flyball.errors import (

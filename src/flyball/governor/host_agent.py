@@ -32,7 +32,7 @@ from flyball.host.lock_file import LongLock
 from flyball.host.process import alive, me
 
 if TYPE_CHECKING:
-    from flyball.core.pool.model import Holder
+    from flyball.core.pool.holder import Holder
     from flyball.governor.heartbeat import SharedStore
 
 VARIABLE = "FLYBALL_HOST_AGENT"

@@ -34,7 +34,7 @@ from flyball.host.process import identify
 from flyball.stores.port import AfterCommit, AtHand, Release, Store
 
 if TYPE_CHECKING:
-    from flyball.core.pool.model import Holder
+    from flyball.core.pool.holder import Holder
     from flyball.core.pool.plan import LearnedState
     from flyball.core.provider.latency import LatencyTracker
     from flyball.core.share_lease.renewal import Renewal, Reply

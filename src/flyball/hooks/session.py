@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.hooks.subagents import SessionRecord, dump_record, parse_record
 from flyball.host.atomic_file import UNFINISHED, replace_file
 from flyball.host.lock_file import LockFile

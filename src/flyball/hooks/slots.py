@@ -11,7 +11,8 @@ import os
 import time
 from pathlib import Path
 
-from flyball.core.pool.model import Claim, Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Claim, Outcome
 from flyball.core.pool.subagent_name import subagent_name
 from flyball.core.pool.verdict import Verdict
 from flyball.errors import WaitTimeoutError

@@ -58,9 +58,9 @@ def create_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 @contextmanager
 def _beside(path: Path, content: bytes, mode: int, durable: bool) -> Iterator[str]:
     """The content in a file of another name in the same folder; gone afterwards."""
-    import tempfile  # it loads compressors, and most that import this module write nothing
-
-    descriptor, made = tempfile.mkstemp(prefix=_FRONT, suffix=_BACK, dir=path.parent)
+    # As the module tempfile makes them, which loads compressors on the way.
+    made = f"{path.parent}/{_FRONT}{os.urandom(8).hex()}{_BACK}"
+    descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "wb") as file:
             file.write(content)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 
 FIRST_NAMESPACE = 0xEFFFFFFC
 """The number that Linux gives the pid namespace in which it starts."""

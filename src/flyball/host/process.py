@@ -16,8 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from flyball.core.pool.model import Holder
-from flyball.core.pool.settings import check_name
+from flyball.core.pool.holder import Holder
 from flyball.errors import StoreError, UsageError
 from flyball.host.pid_namespaces import pid_namespace, sight
 
@@ -45,7 +44,11 @@ def boot_id() -> str:
 def host_name() -> str:
     """``FLYBALL_HOST_ID``, or the machine's own name. It must be the same for all processes of a machine."""
     named = os.environ.get(HOST_VARIABLE)
-    return os.uname().nodename if named is None else check_name(HOST_VARIABLE, named)
+    if named is None:
+        return os.uname().nodename
+    from flyball.core.pool.settings import check_name
+
+    return check_name(HOST_VARIABLE, named)
 
 
 def identify(pid: int) -> Holder:

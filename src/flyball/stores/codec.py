@@ -15,12 +15,12 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.model import (
     Ask,
     Candidate,
     Claim,
     Fact,
-    Holder,
     IdempotencyRecord,
     Limits,
     Meters,

@@ -7,13 +7,13 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.model import (
     ASK_FACTS,
     Ask,
     Candidate,
     Claim,
     Fact,
-    Holder,
     IdempotencyRecord,
     PoolCounts,
     ProjectUse,

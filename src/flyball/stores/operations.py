@@ -21,7 +21,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flyball.core.pool.admission import Denial
-from flyball.core.pool.model import Ask, Claim, Fact, FactKind, Holder, IdempotencyRecord, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask, Claim, Fact, FactKind, IdempotencyRecord, Outcome
 from flyball.core.pool.settings import KEY_TTL_S, check_ask, check_demand, check_name, check_ttl
 from flyball.core.pool.verdict import Reason, Verdict, VerdictKind, granted_verdict, span_words
 from flyball.core.signals import Signal

@@ -13,13 +13,13 @@ from flyball.core.pool import plan as planning
 from flyball.core.pool import rate_window as windowing
 from flyball.core.pool.admission import Denial, judge
 from flyball.core.pool.control.port import SignalContext
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.model import (
     Ask,
     Candidate,
     Claim,
     Fact,
     FactKind,
-    Holder,
     Limits,
     MachineUse,
     Meters,

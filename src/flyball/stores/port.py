@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask, Claim, Fact, Outcome
 
 if TYPE_CHECKING:
     from flyball.core.pool.plan import LearnedState

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.model import (
     Ask,
     Candidate,
     Claim,
     Fact,
-    Holder,
     IdempotencyRecord,
     Limits,
     Meters,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.errors import UsageError
 from flyball.stores.pool_session import Environment
 

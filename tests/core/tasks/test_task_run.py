@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.core.tasks.task_run import (
     FINAL,
     TRANSITIONS,

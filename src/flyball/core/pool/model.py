@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.rate_window import Window
 from flyball.core.pool.settings import ShareRule
 
@@ -33,21 +34,6 @@ class Phase(Enum):
     CLOSED = "closed"
     OPEN = "open"
     TRIAL = "trial"
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """One process, told apart from every other that ever had its pid.
-
-    ``boot`` and ``pidns`` say where the pid means anything; ``start`` is the process's start time in
-    the unit its system counts, so a recycled pid is a different holder.
-    """
-
-    host: str
-    boot: str
-    pidns: int
-    pid: int
-    start: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

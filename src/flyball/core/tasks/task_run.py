@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.core.signals import End
 from flyball.errors import InvariantError
 

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.governor.launch.supervised_child import SupervisedChild, exit_code
 from flyball.host.file_watch import FileWatcher
 from flyball.host.process import DeathWatch, alive

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.errors import FlyballError
 from flyball.factory.agents.process import Process
 from flyball.factory.landing.gate import GateFailure

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.verdict import span_words
 from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import RunPhase, Step, TaskRecord

@@ -30,7 +30,8 @@ from functools import partial
 from pathlib import Path
 
 from flyball.core.budget.limits import Refusal
-from flyball.core.pool.model import Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Outcome
 from flyball.core.signals import End, Signal
 from flyball.core.tasks.model_routing import ModelRoute
 from flyball.core.tasks.next_step import Action, Decision, after_limit

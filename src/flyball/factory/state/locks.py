@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.host.lock_file import LongLock
 from flyball.host.process import alive, me
 

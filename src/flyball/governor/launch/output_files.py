@@ -27,7 +27,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.errors import AgentError
 from flyball.governor.launch.gated_child import GatedChild
 from flyball.governor.launch.supervisor import STDERR, STDOUT

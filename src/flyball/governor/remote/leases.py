@@ -35,7 +35,8 @@ from functools import partial
 from math import inf
 from typing import TypeVar
 
-from flyball.core.pool.model import Ask, Claim, Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask, Claim, Outcome
 from flyball.core.pool.settings import CONFIRM_S
 from flyball.core.pool.verdict import Reason, Verdict, one_line
 from flyball.errors import StoreError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flyball.core.pool.model import Holder
+from flyball.core.pool.holder import Holder
 from flyball.errors import UsageError
 from flyball.host.install_hints import extra_command
 from flyball.stores.pool_session import Environment

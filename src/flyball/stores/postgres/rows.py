@@ -13,13 +13,13 @@ from typing import Any
 from psycopg import Cursor
 
 from flyball.core.pool.control.registry import controller_for
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.model import (
     ASK_FACTS,
     Ask,
     Candidate,
     Claim,
     Fact,
-    Holder,
     IdempotencyRecord,
     PoolCounts,
     ProjectUse,

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from flyball.core.pool.model import Ask, Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask, Outcome
 from flyball.core.pool.settings import (
     LEASE_BACKSTOP_S,
     MachineChanges,

@@ -100,7 +100,7 @@ class PostgresTransaction:
 def messages(after: AfterCommit) -> list[tuple[str, str]]:
     """What to tell which channel: all that one process has to look at in one message.
 
-    >>> from flyball.core.pool.model import Holder
+    >>> from flyball.core.pool.holder import Holder
     >>> from flyball.stores.port import WakeUp
     >>> who = Holder("h", "b", 1, 1, 1)
     >>> wakes = [WakeUp(f"flyball:wake:ab#{number}", id, who) for number, id in ((1, 7), (2, 8), (1, 9))]

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from flyball.core.pool.control.registry import controller_for
-from flyball.core.pool.model import Claim, Fact, Holder, ProjectUse
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Claim, Fact, ProjectUse
 from flyball.core.share_lease.renewal import ShareBudget, ShareLease
 from flyball.errors import invariant
 from flyball.stores import codec

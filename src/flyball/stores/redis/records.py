@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from flyball.core.pool.model import Ask, Claim, Fact, Holder, Limits, Meters, Phase, PoolCounts, ProjectUse
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask, Claim, Fact, Limits, Meters, Phase, PoolCounts, ProjectUse
 from flyball.core.pool.rate_window import Source, Window
 from flyball.core.pool.settings import MachineSettings, ShareRule
 from flyball.core.pool.verdict import Blocker, Reason, Verdict, VerdictKind, granted_verdict

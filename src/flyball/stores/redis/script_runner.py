@@ -25,7 +25,8 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from flyball.core.pool.model import Claim, Fact, Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Claim, Fact, Outcome
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreBusyError, invariant
 from flyball.stores.handoff import end_trial

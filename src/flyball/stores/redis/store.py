@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, cast
 
-from flyball.core.pool.model import Ask, Claim, Fact, Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask, Claim, Fact, Outcome
 from flyball.core.pool.settings import (
     MachineChanges,
     MachineSettings,

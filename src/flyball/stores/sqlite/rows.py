@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.model import (
     ASK_FACTS,
     Ask,
     Candidate,
     Claim,
     Fact,
-    Holder,
     IdempotencyRecord,
     PoolCounts,
     ProjectUse,

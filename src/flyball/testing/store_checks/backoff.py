@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flyball.core.pool.model import Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import ShareRule
 from flyball.core.pool.verdict import Reason
 from flyball.errors import UsageError

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flyball.core.pool.model import Ask, Holder
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask
 from flyball.core.pool.settings import KEY_TTL_S
 from flyball.core.pool.verdict import Reason, Verdict
 from flyball.stores.port import AfterCommit, Release

@@ -10,7 +10,8 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from flyball.core.pool.model import Ask, Claim, Holder, Outcome
+from flyball.core.pool.holder import Holder
+from flyball.core.pool.model import Ask, Claim, Outcome
 from flyball.core.pool.settings import DEMAND_TTL_S
 from flyball.core.pool.verdict import Reason, Verdict
 from flyball.core.signals import Bucket, Signal, SignalKind
