@@ -1,4 +1,4 @@
-"""How far a reader has to follow an uncontended ``with flyball.slot("p"):`` on SQLite.
+"""How far a reader has to follow an uncontended ``with flyball.slot("p"):`` and ``flyball exec`` on SQLite.
 
 Counted are functions of flyball and the files they stand in, each once. It is a figure of the code's
 structure, which is the same on every machine; what it costs in time is for ``python -m bench``.
@@ -6,6 +6,8 @@ structure, which is the same on every machine; what it costs in time is for ``py
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import flyball
 
 ROOM = str(Path(flyball.__file__).parent)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +99,14 @@ def test_a_slot_that_an_ask_waits_for_goes_the_whole_way() -> None:
                 flyball.Governor().acquire_nowait("p")
 
         assert "_admit_in_step" in {name.rpartition(".")[2] for name in functions(entered(ask))}
+
+
+def test_exec_of_a_command_goes_through_few_files(capfd: pytest.CaptureFixture[str]) -> None:
+    run = "from flyball.cli.main import main\ndef call(): assert main(['exec', '--', 'true']) == 0"
+    code = f"from tests.governor.test_short_way import entered\n{run}\ncall()\nprint(*entered(call))"
+    subprocess.run(
+        [sys.executable, "-P", "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True
+    )
+    files = capfd.readouterr().out.split()
+    assert "/cli/commands/agents/exec_.py" in files
+    assert len(files) <= 40, sorted(files)

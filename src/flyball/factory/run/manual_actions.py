@@ -1,6 +1,6 @@
 """What a person does with one task, beside what a run does by itself.
 
-    land it        it waits for them, or its landing failed: in one of the ways of a last leg
+    land it        it waits for them, or its landing failed: in one of the ways of ``finish.py``
     close it       they do not want it any more: whatever is done for it is ended, its work is kept
     send it back   they looked at it and say what is wrong: an agent goes on with it, and is told
 
