@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from flyball import Governor
+from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.governor import host_agent
 from flyball.governor.internals import internals
 from flyball.host.process import identify, me
@@ -85,6 +87,37 @@ def test_it_is_not_started_where_it_is_not_wanted(
     monkeypatch.setenv(host_agent.VARIABLE, "off")
     host_agent.ensure(gov.address)
     assert host_agents(tmp_path) == []
+
+
+def test_it_ends_when_its_server_and_its_state_folder_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = RedisServer()
+    home = tmp_path / "home"
+    monkeypatch.setenv("FLYBALL_HOME", str(home))
+    monkeypatch.delenv(host_agent.VARIABLE, raising=False)
+    host_agent.ensure(server.url)
+    until(lambda: host_agents(tmp_path), "a host agent")
+    server.close()
+    shutil.rmtree(home)
+    until(lambda: not host_agents(tmp_path), "its end")
+
+
+def test_it_gives_up_on_a_server_that_has_given_its_leases_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYBALL_HOME", str(tmp_path / "home"))
+    server = RedisServer()
+    governor = Governor(server.url)
+    watching = host_agent.HostAgent(internals(governor).store, me())  # type: ignore[arg-type]
+    try:
+        governor.acquire(POOL)
+        assert watching.look(0.0)
+    finally:
+        server.close()
+    assert watching.look(10.0)
+    assert not watching.look(10.0 + LEASE_BACKSTOP_S)
+    governor.close()
 
 
 def test_it_knows_when_its_host_holds_nothing_any_more(gov: Governor) -> None:

@@ -5,7 +5,8 @@ A process that holds leases beats for its host (heartbeat.py); but a wrapper may
 running, and a program may be killed and leave its slots. Then no process of the host would be left to say so,
 and the slots would count for a day. So the first on a host to hold a lease on a server starts this one, one
 per host and server. It beats for the host, takes back what the dead left, and ends when the host has held
-nothing for a while.
+nothing for a while, when the server has not answered for so long that it has given all away, or when the
+state folder is gone.
 
     FLYBALL_URL=... python -m flyball.governor.host_agent
 
@@ -22,6 +23,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.core.server_url import redacted
 from flyball.errors import FlyballError, StoreError
 from flyball.governor import acquisition
@@ -83,9 +85,12 @@ class HostAgent:
         self._mine: dict[str, list[Holder]] = {}
         """Per pool, the holders of this host."""
         self._asked_at = float("-inf")
+        self._answered_at: float | None = None
 
     def look(self, now: float) -> bool:
         """Beat, and take back what the dead left; whether this host holds anything."""
+        if self._answered_at is None:
+            self._answered_at = now
         try:
             if now - self._asked_at >= CENSUS_S:
                 self._mine, self._asked_at = self._census(), now
@@ -96,7 +101,8 @@ class HostAgent:
                     self._asked_at = float("-inf")
         except StoreError:
             # Tried again at the next beat. What is held is not known to have ended.
-            return True
+            return now - self._answered_at < LEASE_BACKSTOP_S
+        self._answered_at = now
         return bool(self._mine)
 
     def _census(self) -> dict[str, list[Holder]]:
@@ -125,7 +131,9 @@ def main() -> int:
     except FlyballError:
         return 1
     agent, linger = HostAgent(store, me()), Linger(BEAT_S, LINGER_S)
-    while (next_s := linger.next_s(busy=agent.look(time.monotonic()))) is not None:
+    while (
+        os.path.exists(lock.path) and (next_s := linger.next_s(busy=agent.look(time.monotonic()))) is not None
+    ):
         time.sleep(next_s)
     store.close()
     return 0

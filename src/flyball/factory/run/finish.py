@@ -51,7 +51,7 @@ from flyball.governor.launch.supervised_child import refusal
 
 @dataclass(slots=True, kw_only=True)
 class Finish:
-    """The last leg of one task run."""
+    """Leads the finished work of one task run to its landing."""
 
     policy: RunPolicy
     project: ProjectState
