@@ -15,6 +15,7 @@ from flyball.core.pool.control.default_measured import (
     INTERVAL_MOST,
     OVERDUE_S,
     PAUSE,
+    ROUNDS,
     ROUNDS_SLOWER,
     round_look,
 )
@@ -166,16 +167,27 @@ def test_rounds_that_find_nothing_come_later_and_later_until_they_are_looks_like
         waits.append(successes)
         state = replace(state, level=4.0, measured=replace(own(state), climbed_from=3.0))
         state, _ = refused(state, at=T0 + 10 * len(waits), in_flight=4)
-    assert waits[:2] == [3.0, pytest.approx(3 * ROUNDS_SLOWER)]
+    assert waits[: ROUNDS + 1] == [3.0] * ROUNDS + [3 * ROUNDS_SLOWER]
     assert waits == sorted(waits)
+    assert len(waits) <= 12
     assert FIRST_LOOK / ROUNDS_SLOWER <= waits[-1] < FIRST_LOOK
     assert (own(state).look, own(state).interval) == (4 * FIRST_LOOK, INTERVAL_MOST), "they were no looks"
 
 
 def test_a_fall_begins_with_a_round_again() -> None:
-    state, event = refused(calm(8, best=8.0, round_look=20.0), in_flight=4)
+    state, event = refused(calm(8, best=8.0, rounds=ROUNDS + 2), in_flight=4)
     assert event is CapEvent.CUT
     assert round_look(own(state), 3) == 3
+
+
+def test_a_small_level_climbs_back_to_the_best_one_and_stops_there() -> None:
+    state, levels = calm(4, early=True, best=7.9), list[float]()
+    for step in range(4):
+        at = T0 + 100 * (step + 1)
+        state = looked(looked(state, at=at, bound_at=at), at=at + CONFIRM_S, oks=8 if step == 0 else 0)
+        levels.append(state.level)
+    assert levels == [5.0, 7.0, 8.0, 8.0]
+    assert not own(state).climbing
 
 
 def test_the_best_level_is_known_from_what_was_served_alone() -> None:

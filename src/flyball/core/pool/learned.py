@@ -57,8 +57,8 @@ class MeasuredState:
     """The next probe is the one that comes soon after a fall."""
     look: float = FIRST_LOOK
     """Successes until that probe."""
-    round_look: float = 0.0
-    """Successes until a level far below the best one is probed, since probes found nothing; 0: one round."""
+    rounds: int = 0
+    """Probes of a level far below the best one that found nothing since the last fall."""
     climbing: bool = True
     stride: float = 1.0
     climbed_from: float = 0.0

@@ -30,8 +30,9 @@ the level is below one that was served lately: there is more to win, and success
 
     interval   a probe that found nothing doubles it, one that found much halves it
     look       after a fall or a rise the first probe comes sooner, as long as such looks find something
-    round      a small level far below the best one is probed after one round of it, then each time a fifth
-               later, until that is as late as a look: so a small cap comes back as fast as a large one
+    round      a small level far below the best one is probed after each round of it, and after some rounds
+               less often, until that is as late as a look: so a small cap comes back as fast as a large one.
+               Back at the best one it stops, as what lies beyond is another question
     best       the level served lately; it fades with every failed probe, so an old one is given up
 """
 
@@ -91,8 +92,9 @@ FAR_BELOW = 0.8
 """A smaller part of the best level is far below it."""
 ROUNDS_LEVEL = 8.0
 """The largest level that is probed by rounds. A round of a larger one takes as many successes as a look."""
-ROUNDS_SLOWER = 1.2
-"""By how much a probe after a round that found nothing delays the next. At most a dozen follow a fall."""
+ROUNDS, ROUNDS_SLOWER = 8, 2.0
+"""So many such probes come a round apart, and each further one so many times as late. At most a dozen find
+nothing after a fall: then a look is sooner."""
 
 
 class MeasuredController:
@@ -239,13 +241,13 @@ def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:
 
 def round_look(own: MeasuredState, level: float) -> float | None:
     """Successes until the next probe soon after a fall; None where it would be no sooner than a look."""
-    after = max(own.round_look, level)
+    after = level * ROUNDS_SLOWER ** max(0, own.rounds + 1 - ROUNDS)
     soon = level <= ROUNDS_LEVEL and after < FIRST_LOOK
     return after if soon and level < FAR_BELOW * own.best else None
 
 
 def _confirm(own: MeasuredState, level: float) -> MeasuredState:
-    own = replace(own, best=max(own.best, level))
+    lately, own = own.best, replace(own, best=max(own.best, level))
     if level <= own.firm:
         return replace(own, falls=0)
     if own.testing and level >= own.testing:
@@ -253,6 +255,8 @@ def _confirm(own: MeasuredState, level: float) -> MeasuredState:
         blips = min(BLIPS_MOST, own.blips + 1)
         own = replace(own, firm=level, falls=0, testing=0.0, blips=blips, climbing=False, stride=1.0)
         return replace(own, depth=own.depth * (1 - DEPTH_SMOOTHING))
+    if level == math.ceil(lately) <= ROUNDS_LEVEL and own.climbed_from < FAR_BELOW * lately:
+        return replace(own, firm=level, falls=0, climbing=False, stride=1.0)
     return replace(own, firm=level, falls=0, climbing=True)
 
 
@@ -261,6 +265,8 @@ def _raise(state: CapState, own: MeasuredState, s: PoolSettings, now: float) -> 
     level = min(float(s.cap_ceiling), state.level + stride)
     if own.testing:
         level = min(level, max(own.testing, state.level + 1))
+    elif own.best <= ROUNDS_LEVEL and state.level < own.best:
+        level = min(level, float(math.ceil(own.best)))
     # Until a refusal was timed, it is not known how long to wait for one: strides are long then, and short
     # later.
     longest = max(2.0, state.level / 12) if own.reject_s > 0 else max(2.0, state.level / 3)
@@ -392,10 +398,9 @@ def _undo_probe(
     if own.testing:
         fell = max(0.0, 1 - level / own.testing)
         own = replace(own, depth=own.depth + (fell - own.depth) * DEPTH_SMOOTHING)
-    after_round = round_look(own, level)
-    if after_round is not None and level - own.climbed_from < 1 and not own.testing:
+    if round_look(own, level) is not None and level - own.climbed_from < 1 and not own.testing:
         own = replace(_cut_to(own, level, context.now), climbing=False, falls=0)
-        own = replace(own, round_look=ROUNDS_SLOWER * after_round)
+        own = replace(own, rounds=own.rounds + 1)
         return _after_cut(state, own, level, context.now), CapEvent.UNDONE
     own = replace(
         _cut_to(own, level, context.now),
@@ -435,7 +440,7 @@ def _lower(
     own = replace(
         _cut_to(own, lowered, context.now),
         falls=own.falls + 1,
-        round_look=0.0,
+        rounds=0,
         climbing=again,
         # A failed test in BLIPS_MOST + 1 falls is the price of noticing when blips come back.
         blips=own.blips if again else own.blips + 1,
