@@ -6,11 +6,13 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -372,6 +374,32 @@ def test_agents_that_are_not_read_never_raise_the_cap(home: Path, claude: Agent,
     here = pool()
     assert here is not None
     assert (here.cap, here.throttle_count) == (1, 0)
+
+
+def test_with_a_reserve_agents_that_are_not_read_never_raise_the_cap(
+    home: Path, claude: Agent, start: Start
+) -> None:
+    """The reserve keeps them from ever filling it, so that an ask always waits while a slot is free."""
+    flyball.Governor().set_pool("anthropic", cap=2, cap_ceiling=4, reserve=1, confirm_s=0.01, settle_s=0.0)
+    gate = claude.plan / "held.gate"
+    gate.touch()
+    while_gate = ["sh", "-c", f"while [ -e {gate} ]; do sleep 0.01; done"]
+    wrappers = [start("--", *while_gate) for _ in range(3)]
+    until(lambda: (here := pool()) is not None and (here.in_use, here.waiting) == (1, 2), "two to wait")
+
+    def planned() -> int:
+        assert run("--no-wait", "--", "true").returncode == 75
+        with closing(sqlite3.connect(home / "governor.db")) as file:
+            return int(file.execute("SELECT version FROM pool").fetchone()[0])
+
+    first = planned()
+    until(lambda: planned() >= first + 3, "time to pass for the pool")
+    here = pool()
+    assert here is not None
+    assert (here.cap, here.in_use) == (2, 1)
+    gate.unlink()
+    for wrapper in wrappers:
+        wrapper.communicate(timeout=60)
 
 
 def test_a_refusal_of_the_first_call_is_timed_and_measured(

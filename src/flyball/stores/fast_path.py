@@ -75,8 +75,8 @@ CONDITIONS = (
     Condition("pool.share", Operator.IS, ShareRule.LEND.value),
     Condition("pool.work", Operator.IS, 0),
     Condition("pool.windows", Operator.IS_EMPTY),
-    # An end takes nothing of the reserve. Where the answer is kept it is one for both.
-    Condition("pool.reserve", Operator.IS, 0, step=For.GRANT),
+    # With a reserve a pool is full below its cap, and what ends in a full one is counted.
+    Condition("pool.reserve", Operator.IS, 0),
     Condition("pool.waiting", Operator.IS, 0, Kept.APART),
     Condition("pool.valid_until", Operator.IS_AHEAD, 2 * FOREVER_S, Kept.APART),
     # The others rely on the phase: a trial runs in another one.

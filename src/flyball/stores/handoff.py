@@ -201,7 +201,7 @@ def _after_grant(session: PoolSession, claim_id: int, ask: Ask | Claim) -> None:
         session.move_meters().next_grant_at = next_grant_at(
             now, limits.spacing_s, limits.spacing_jitter, chance
         )
-    if row.counts.in_use >= limits.cap:
+    if row.counts.fill(limits.cap, reserve=limits.reserve):
         if not ask.unread:
             session.move_meters().bound_at = now
         plan_soon(session)
@@ -263,7 +263,8 @@ def note_end(session: PoolSession, claim: Claim, release: Release) -> None:
     row, now, outcome, oks = session.row, session.now, release.outcome, release.oks
     _settle_windows(session, claim, release)
     _charge_tokens(session, claim, release)
-    was_full = row.counts.in_use >= row.limits.cap
+    limits = row.limits
+    was_full = row.counts.fill(limits.cap, reserve=limits.reserve)
     granted_at = claim.granted_at if claim.granted_at is not None else now
     held_s = max(0.0, now - granted_at)
     _record_end(session, claim, release, held_s)
@@ -272,7 +273,8 @@ def note_end(session: PoolSession, claim: Claim, release: Release) -> None:
         meters.note_hold(held_s)
     if oks is None:
         oks = int(outcome is Outcome.FINISHED and not release.rejected)
-    if claim.unread and oks and claim.level >= row.limits.cap:
+    full = limits.cap if claim.priority > 0 else max(1, limits.cap - limits.reserve)
+    if claim.unread and oks and claim.level >= full:
         # Only now is it known that it was served when it filled the cap.
         meters = session.move_meters()
         meters.bound_at = max(meters.bound_at, granted_at)

@@ -195,6 +195,11 @@ class PoolCounts:
     """Slots held by asks of priority 0 or below: the ones the reserve is kept from."""
     waiting: int = 0
 
+    def fill(self, cap: int, *, reserve: int) -> bool:
+        """Is no slot left for an ordinary ask? A reserve never takes the last one."""
+        kept = min(reserve, cap - 1)
+        return self.in_use >= cap or (kept > 0 and self.low_in_use >= cap - kept)
+
 
 @dataclass(slots=True)
 class ProjectUse:

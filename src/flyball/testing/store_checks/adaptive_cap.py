@@ -367,6 +367,62 @@ def what_is_not_read_never_raises_the_cap(s: Scene) -> None:
 
 
 @store_check
+def with_a_reserve_what_is_not_read_never_raises_the_cap(s: Scene) -> None:
+    s.pool(cap=8, cap_ceiling=16, reserve=1)
+    for _ in range(7):
+        s.take(unread=True)
+    _expect_no_growth(s, s.park(unread=True), cap=8)
+
+
+@store_check
+def an_unread_ask_that_waits_for_two_slots_while_one_is_free_does_not_raise_the_cap(s: Scene) -> None:
+    for _ in range(7):
+        s.take(unread=True)
+    _expect_no_growth(s, s.park(unread=True, slots=2), cap=8)
+
+
+@store_check
+def after_a_cut_what_is_not_read_does_not_raise_the_cap(s: Scene) -> None:
+    for controller in ("measured", "koryph", "article"):
+        s.pool(cap=8, cap_ceiling=16, controller=controller)
+        leases = [s.take() for _ in range(8)]
+        s.wait(1)
+        s.refuse(leases[0])
+        cap = s.snapshot().cap
+        for lease in leases:
+            s.release(lease, oks=0)
+        s.wait(300)
+        unread = [s.take(unread=True) for _ in range(cap)]
+        waiting = s.park(unread=True)
+        _expect_no_growth(s, waiting, cap=cap)
+        s.store.withdraw(waiting)
+        for lease in unread:
+            s.release(lease, oks=0)
+
+
+def _expect_no_growth(s: Scene, waiting: int, *, cap: int) -> None:
+    for _ in range(20):
+        s.wait(60)
+        s.poll(waiting)
+    expect_equal(s.snapshot().cap, cap, "the cap after twenty minutes without a word")
+
+
+@store_check
+def with_a_reserve_what_is_read_raises_the_cap(s: Scene) -> None:
+    """Ordinary asks fill the pool without its reserve, and an answer among them ends a warning."""
+    s.pool(cap=8, cap_ceiling=16, reserve=1)
+    leases = [s.take() for _ in range(7)]
+    s.refuse(leases[0], SignalKind.NEAR_LIMIT)
+    _expect_no_growth(s, s.park(), cap=8)
+    s.release(leases[1], oks=1)
+    waiting = s.park()
+    for _ in range(3):
+        s.wait(60)
+        s.poll(waiting)
+    expect(s.snapshot().cap > 8, "the cap after an answer")
+
+
+@store_check
 def a_run_that_is_read_at_its_end_is_evidence_then(s: Scene) -> None:
     leases = [s.take(unread=True) for _ in range(8)]
     waiting = s.park(unread=True)

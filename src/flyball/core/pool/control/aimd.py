@@ -201,8 +201,9 @@ class AimdController(Controller):
         return on_throttle(state, s, project=context.project, name=context.name, now=context.now)
 
     def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:
-        # A pool that only unread work has ever filled has no evidence; what is too large can never fill it.
-        proven = usage.bound_at > -math.inf or usage.in_use < int(state.level)
+        # A level that only unread work has filled is not proven. What is too large for it waits alone.
+        began = state.settle_until - s.settle_s
+        proven = usage.bound_at >= began or usage.level_is_too_small
         bound_at = usage.now if usage.bound_now and proven else usage.bound_at
         return grow(state, s, bound_at=bound_at, bound_oks=usage.bound_oks, now=usage.now)
 

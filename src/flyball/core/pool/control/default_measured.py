@@ -124,7 +124,7 @@ class MeasuredController:
     def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:
         own, state = replace(_own(state), hold_s=usage.hold_mean_s), clamp_level(state, s)
         state = _relax_holding(state, own, s, usage.now)
-        own = _count_usage(own, state, usage)
+        own = _count_usage(own, usage)
         if own.filled_at is None or usage.now < own.filled_at + _confirm_s(own, s):
             return _with(state, own)
         own = _confirm(own, state.level)
@@ -203,24 +203,19 @@ def _confirm_s(own: MeasuredState, s: PoolSettings) -> float:
 # -- growing
 
 
-def _count_usage(own: MeasuredState, state: CapState, usage: UsageSample) -> MeasuredState:
+def _count_usage(own: MeasuredState, usage: UsageSample) -> MeasuredState:
     own = replace(own, oks=own.oks + usage.bound_oks, still=own.still and not usage.bound_oks)
     if own.filled_at is not None:
         return own
     if usage.bound_at >= own.changed_at:
         return replace(own, filled_at=usage.bound_at)
-    return replace(own, filled_at=usage.now) if _is_too_small(state, usage) else own
-
-
-def _is_too_small(state: CapState, usage: UsageSample) -> bool:
-    """An ask waits for more slots than the whole level has: no admission will ever fill it."""
-    return usage.bound_now and usage.in_use < int(state.level)
+    return replace(own, filled_at=usage.now) if usage.level_is_too_small else own
 
 
 def _may_raise(state: CapState, own: MeasuredState, s: PoolSettings, usage: UsageSample) -> bool:
     if own.still or not usage.bound_now or state.level >= s.cap_ceiling or usage.now < state.settle_until:
         return False
-    return own.climbing or _is_too_small(state, usage) or is_probe_due(own, state.level, usage)
+    return own.climbing or usage.level_is_too_small or is_probe_due(own, state.level, usage)
 
 
 def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:

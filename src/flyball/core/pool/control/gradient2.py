@@ -39,8 +39,8 @@ class Gradient2Controller(FixedController):
         return replace(state, level=level, last_cut_at=context.now), CapEvent.CUT
 
     def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:
-        if usage.bound_now and usage.in_use < int(state.level) and usage.now >= state.settle_until:
-            # An ask waits for more slots than the whole level has: no answer time will ever tell.
+        if usage.level_is_too_small and usage.now >= state.settle_until:
+            # No answer time will ever tell.
             level = min(state.level + 1, float(s.cap_ceiling))
             return replace(state, level=level, settle_until=usage.now + s.settle_s)
         short_s = usage.hold_mean_s

@@ -58,6 +58,11 @@ class UsageSample:
     """Calls that succeeded while the cap was full."""
     hold_mean_s: float = 0.0
 
+    @property
+    def level_is_too_small(self) -> bool:
+        """Nothing runs, and still an ask waits for slots: it wants more than the whole level has."""
+        return self.bound_now and self.in_use == 0
+
 
 @dataclass(frozen=True, slots=True)
 class BreakerTimes:

@@ -25,7 +25,7 @@ function handoff.after_grant(ask)
     session.put('next_grant_at', now + pool.spacing_s * (1 + pool.spacing_jitter * (2 * session.chance - 1)))
     session.add_effect('c')
   end
-  if pool.in_use >= pool.cap then
+  if session.is_full() then
     if ask.unread ~= '1' then session.put('bound_at', now) end
     session.plan_soon()
   end

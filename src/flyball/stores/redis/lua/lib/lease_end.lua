@@ -52,12 +52,13 @@ function handoff.note_end(claim, r)
   session.read_rest()
   handoff.settle_windows(claim, r)
   handoff.charge_tokens(claim, r)
-  local was_full = pool.in_use >= pool.cap
+  local was_full = session.is_full()
   local held_s = max(0, now - claim.granted_at)
   handoff.record_end(claim, r, held_s)
   if not r.rejected and (was_full or held_s >= 1 or claim.id % HOLD_SAMPLE == 0) then session.note_hold(held_s) end
   local oks = r.oks or (r.outcome == 'finished' and not r.rejected and 1 or 0)
-  if claim.unread == '1' and oks > 0 and claim.level >= pool.cap then
+  local full = claim.priority > 0 and pool.cap or max(1, pool.cap - pool.reserve)
+  if claim.unread == '1' and oks > 0 and claim.level >= full then
     -- Only now is it known that it was served when it filled the cap.
     session.put('bound_at', max(pool.bound_at, claim.granted_at))
     session.plan_soon()

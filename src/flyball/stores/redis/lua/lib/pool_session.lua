@@ -136,6 +136,12 @@ function session.read_rest()
   pool.refused_at, pool.bound_at = tonumber(v[10]), tonumber(v[11]) or -math.huge
 end
 
+-- twin: core/pool/model.py PoolCounts.fill
+function session.is_full()
+  local kept = min(pool.reserve, pool.cap - 1)
+  return pool.in_use >= pool.cap or (kept > 0 and pool.low_in_use >= pool.cap - kept)
+end
+
 -- A cap that grows by success must not wait for the plan to get old.
 -- twin: stores/handoff.py plan_soon
 function session.plan_soon()
