@@ -24,6 +24,7 @@ from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import DEFAULT_POOL, check_timeout
 from flyball.errors import FlyballError, UsageError
 from flyball.governor.ask import AskOptions, asking_for
+from flyball.host.event_loop import asyncio_loop
 from flyball.host.flow import drive, drive_async
 
 if TYPE_CHECKING:
@@ -219,6 +220,7 @@ class AsyncClient(_Common):
         return None
 
     async def _send(self, send: Send) -> ServiceResponse:
+        asyncio_loop()
         try:
             answer = await self._http.request(
                 send.method, send.path, json=send.body, headers=send.headers, timeout=send.timeout_s
@@ -233,6 +235,7 @@ class AsyncClient(_Common):
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
+        asyncio_loop()
         return self
 
     async def __aexit__(

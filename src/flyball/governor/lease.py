@@ -94,6 +94,9 @@ class Lease:
         self, status: int | Signal, headers: HeaderLines | None = None, body: Body = None
     ) -> Signal:
         """``report`` for an event loop, which goes on while the state is written."""
+        from flyball.host.event_loop import asyncio_loop  # an ``exec`` never gets here
+
+        asyncio_loop()
         signal, first = self._take_in(status, headers, body)
         if signal.kind is not SignalKind.OK or signal.windows:
             await store_threads().call(lambda: self._pass_on(signal, first=first))

@@ -66,6 +66,7 @@ class AdmissionQueue:
         "left",
         "line",
         "lock",
+        "loop_free",
         "max_waiting",
         "maximum",
         "minted",
@@ -84,6 +85,9 @@ class AdmissionQueue:
         self.lock, self.budget, self.latency = threading.Lock(), RetryBudget(), LatencyTracker()
         self.line: WaitQueue[Waiter] = WaitQueue()
         self.free: deque[None] = deque()
+        self.loop_free: deque[None] = deque()
+        """``free`` for tasks, once one has shown that its event loop is asyncio's. Empty until then, so that
+        under another loop the very first is refused, and those that come later pay nothing for it."""
         self.minted, self.calm, self.left = 0, False, UNSEEN_MOST
         """``left``: starts with a ready pass until one must go by the pool. Counted without the lock: where
         threads really run at once a few may be missed, which only blurs a statistic."""

@@ -106,7 +106,7 @@ class CallSlot:
             raise UsageError(_ONE_USE)
         self._call = None
         if queue.left > 0:
-            free = queue.free
+            free = queue.loop_free
             try:
                 free.pop()
             except IndexError:
@@ -148,10 +148,11 @@ class CallSlot:
         return self
 
     async def _wait_async(self) -> CallSlot:
-        self._call, queue = USED, self._queue
+        self._call, queue, loop = USED, self._queue, asyncio_loop()
+        queue.loop_free = queue.free
         start = queue.enter(self.cost)
         if start is None:
-            waiter = TaskWaiter(queue, asyncio_loop(), self.priority, self.cost)
+            waiter = TaskWaiter(queue, loop, self.priority, self.cost)
             queue.enqueue(waiter)
             start = await waiter.wait(self.timeout)
         self._call = CallRecord(start)

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from flyball.core.pool.local_pool import INFINITY, CallStart, LocalPool
 from flyball.core.pool.setting_table import resolve_pool
@@ -41,11 +41,13 @@ from flyball.governor.limiter.admission_queue import AdmissionQueue
 from flyball.governor.limiter.call_slot import SlotMethods
 from flyball.governor.share.renewer import Outage, ShareRenewer, StoreClient, new_incarnation
 from flyball.host.clock import CLOCK
+from flyball.host.event_loop import asyncio_loop
 from flyball.host.fork import survive_forks
 from flyball.host.process import host_name
 
 clock: Callable[[], float] = partial(time.clock_gettime, CLOCK)
 """Seconds since boot, sleep included. A partial, for every start asks."""
+R = TypeVar("R")
 OUTBOX = 100
 """Signals kept for a store that cannot be reached, at most."""
 _COUNTED = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED})
@@ -291,9 +293,7 @@ class Share(SlotMethods):
 
     async def close_async(self, timeout: float | None = CLOSE_S) -> bool:
         """``close`` for an event loop."""
-        from asyncio import to_thread
-
-        return await to_thread(self.close, timeout)
+        return await _in_thread(lambda: self.close(timeout))
 
     def __enter__(self) -> Share:
         return self.open()
@@ -304,9 +304,7 @@ class Share(SlotMethods):
         self.close()
 
     async def __aenter__(self) -> Share:
-        from asyncio import to_thread
-
-        return await to_thread(self.open)
+        return await _in_thread(self.open)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -322,9 +320,7 @@ class Share(SlotMethods):
 
     async def renew_async(self, timeout: float | None = None) -> bool:
         """``renew`` for an event loop."""
-        from asyncio import to_thread
-
-        return await to_thread(self.renew, timeout)
+        return await _in_thread(lambda: self.renew(timeout))
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until something may start here; False if that did not happen in time."""
@@ -379,6 +375,13 @@ class Share(SlotMethods):
     def _after_fork_in_child(self) -> None:
         self._queue.lock.release()
         self._renewing.abandon()
+
+
+async def _in_thread(run: Callable[[], R]) -> R:
+    from asyncio import to_thread
+
+    asyncio_loop()
+    return await to_thread(run)
 
 
 def agree(governor: Governor, pool: str, wanted: Mapping[str, Any]) -> None:
