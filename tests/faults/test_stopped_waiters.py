@@ -90,6 +90,68 @@ def test_exec_that_was_stopped_in_line_is_passed_over_and_runs_when_it_goes_on(
     until(lambda: ran() == ["holder", "awake", "stopped"])
 
 
+@pytest.fixture(params=["version 1", "version 2"])
+def freezer(request: pytest.FixtureRequest) -> Iterator[Freezer]:
+    roots = {"version 1": ["freezer"], "version 2": [".", "unified"]}[request.param]
+    found = [path for root in roots if (path := Path("/sys/fs/cgroup") / root / "cgroup.procs").exists()]
+    if not found or not os.access(found[0], os.W_OK):
+        pytest.skip(f"control groups of {request.param} cannot be made here")
+    freezer = Freezer(found[0].parent)
+    yield freezer
+    freezer.remove()
+
+
+class Freezer:
+    """A control group of its own, whose processes it freezes."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._group = root, root / f"flyball-test-{os.getpid()}"
+        self._group.mkdir()
+
+    def freeze(self, pid: int) -> None:
+        (self._group / "cgroup.procs").write_text(str(pid))
+        self._turn(on=True)
+        until(lambda: is_stopped(pid))
+
+    def thaw(self) -> None:
+        self._turn(on=False)
+
+    def _turn(self, *, on: bool) -> None:
+        of_version_1 = self._group / "freezer.state"
+        if of_version_1.exists():
+            of_version_1.write_text("FROZEN" if on else "THAWED")
+        else:
+            (self._group / "cgroup.freeze").write_text("1" if on else "0")
+
+    def remove(self) -> None:
+        self.thaw()
+        for pid in (self._group / "cgroup.procs").read_text().split():
+            (self._root / "cgroup.procs").write_text(pid)
+        self._group.rmdir()
+
+
+def test_exec_whose_container_is_paused_in_line_is_passed_over_and_runs_when_it_goes_on(
+    run_exec: Exec, freezer: Freezer, tmp_path: Path
+) -> None:
+    def ran() -> list[str]:
+        return (tmp_path / "ran").read_text().split() if (tmp_path / "ran").exists() else []
+
+    cap_of(1)
+    holder = run_exec("holder")
+    until(lambda: ran() == ["holder"])
+    frozen = run_exec("frozen")
+    until(lambda: pool().waiting == 1)
+    awake = run_exec("awake")
+    until(lambda: pool().waiting == 2)
+    freezer.freeze(frozen.pid)
+    holder.terminate()
+    until(lambda: ran() == ["holder", "awake"])
+    assert [(ask.pid, ask.stopped) for ask in pool().asks] == [(frozen.pid, True)]
+    freezer.thaw()
+    awake.terminate()
+    until(lambda: ran() == ["holder", "awake", "frozen"])
+
+
 def test_a_signal_reaches_the_command_also_right_after_another_one(run_exec: Exec, tmp_path: Path) -> None:
     """Sent to the process while it handles the first, the second may be taken by a thread that listens."""
     ran = tmp_path / "ran"

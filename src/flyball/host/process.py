@@ -18,6 +18,7 @@ from typing import Any
 
 from flyball.core.pool.holder import Holder
 from flyball.errors import StoreError, UsageError
+from flyball.host.freezer import is_frozen
 from flyball.host.pid_namespaces import pid_namespace, sight
 
 _PROC = Path("/proc/self/stat").exists()
@@ -128,13 +129,15 @@ def _command_line_by_psutil(pid: int) -> list[str]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Does the process stand still, by Ctrl-Z, SIGSTOP or a debugger? False where that cannot be seen."""
+    """Does the process stand still, by Ctrl-Z, SIGSTOP, a debugger, or in a container that is paused? False
+    where that cannot be seen."""
     if not _PROC:
         return _is_stopped_by_psutil(pid)
     try:
-        return _stat_fields(pid)[0] in (b"T", b"t")
+        state = _stat_fields(pid)[0]
     except OSError:
         return False
+    return state in (b"T", b"t") or is_frozen(pid)
 
 
 def stands_still(holder: Holder) -> bool:
