@@ -15,9 +15,10 @@ import pytest
 import flyball
 from flyball.errors import StoreFullError, StoreReadOnlyError, StoreUnreadableError
 from flyball.governor.internals import internals
-from flyball.host import resources
+from flyball.host import exit_status, resources
 from flyball.stores.sqlite.schema import SCHEMA_VERSION, schema_steps
 from flyball.stores.sqlite.store import SqliteStore
+from tests.waiting import until
 
 NAMES = [
     "with space",
@@ -203,6 +204,30 @@ def test_a_file_from_a_newer_flyball_is_refused_and_not_touched(home: Path) -> N
     with pytest.raises(StoreUnreadableError, match="newer flyball"):
         flyball.Governor().acquire_nowait()
     assert database(home).read_bytes() == before
+
+
+def test_a_newer_flyball_that_comes_while_others_run_starts_nothing_of_theirs_and_ends_none(
+    home: Path, tmp_path: Path
+) -> None:
+    """The holder's command ends as it would; the waiter, who would be next, says what to do instead."""
+    gate, ran = tmp_path / "gate", tmp_path / "ran"
+    gate.touch()
+    gov = flyball.Governor()
+    gov.set_pool("anthropic", cap=1, adaptive=False)
+    words = [sys.executable, "-m", "flyball", "exec", "--"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    holder = subprocess.Popen([*words, "sh", "-c", f"while [ -e {gate} ]; do sleep 0.02; done"], **pipes)
+    until(lambda: in_use(gov) == 1)
+    waiter = subprocess.Popen([*words, "touch", str(ran)], **pipes)
+    until(lambda: gov.status().pools[0].waiting == 1)
+    with sqlite3.connect(database(home)) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    gate.unlink()
+    _, said = holder.communicate(timeout=120)
+    assert (holder.returncode, "newer flyball" in said) == (0, True)
+    _, said = waiter.communicate(timeout=120)
+    assert (waiter.returncode, "upgrade flyball" in said) == (exit_status.STORE, True)
+    assert not ran.exists()
 
 
 def test_a_database_of_another_program_is_refused(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -17,6 +18,7 @@ from flyball.core.pool.model import HOLD_SMOOTHING, Outcome
 from flyball.errors import StoreBusyError, StoreError, StoreUnreadableError
 from flyball.stores import handoff, rows
 from flyball.stores.port import Release
+from flyball.stores.postgres import connection_pool
 from flyball.stores.postgres import queries as sql
 from flyball.stores.postgres.connection import Connection
 from flyball.stores.postgres.connection_pool import ConnectionPool
@@ -54,6 +56,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(psycopg.Cursor, "execute", noted)
     return found
+
+
+@pytest.fixture(autouse=True)
+def without_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks for a newer layout come by the clock, and are no part of what is counted."""
+    monkeypatch.setattr(connection_pool, "LOOK_EVERY_S", math.inf)
 
 
 @pytest.fixture
@@ -362,6 +370,18 @@ def test_a_newer_layout_is_refused_and_left_alone(
         with pytest.raises(StoreUnreadableError, match=rf"newer flyball \(layout {LAYOUT + 1}"):
             work()
     newer.close()
+    postgres_server.run(f'UPDATE "{space}".layout SET version = {LAYOUT}')
+
+
+def test_a_newer_layout_is_noticed_by_a_process_that_runs(
+    scene: Scene, space: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = scene.take()
+    monkeypatch.setattr(connection_pool, "LOOK_EVERY_S", 0.0)
+    postgres_server.run(f'UPDATE "{space}".layout SET version = {LAYOUT + 1}')
+    for work in (scene.take, scene.snapshot, lambda: scene.release(lease)):
+        with pytest.raises(StoreUnreadableError, match=rf"newer flyball \(layout {LAYOUT + 1}"):
+            work()
     postgres_server.run(f'UPDATE "{space}".layout SET version = {LAYOUT}')
 
 

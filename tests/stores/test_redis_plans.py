@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 from flyball.core.pool.verdict import Reason
 from flyball.core.signals import Bucket
 from flyball.errors import StoreError, StoreUnreadableError
+from flyball.stores.redis import id_blocks
 from flyball.stores.redis.connection import RedisConnections
 from flyball.stores.redis.scripts import LAYOUT
 from flyball.testing import FakeWorld, Scene, make_redis
@@ -77,6 +79,12 @@ def test_a_handover_within_a_host_is_one_more_round_trip_however_many_wait(scene
     scene.release(lease)
     assert asked == ["EVALSHA", "EVALSHA"]
     assert sum(claim.held for claim in scene.store.census().claims) == 3
+
+
+@pytest.fixture(autouse=True)
+def without_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks for a newer layout come by the clock, and are no part of what is counted."""
+    monkeypatch.setattr(id_blocks, "LOOK_EVERY_S", math.inf)
 
 
 def counting(store: Any) -> list[str]:
@@ -240,3 +248,15 @@ def test_a_newer_layout_is_refused_and_left_alone(scene: Scene, redis_server: Re
         with pytest.raises(StoreUnreadableError, match="newer flyball"):
             newer.snapshot()
     newer.close()
+
+
+def test_a_newer_layout_is_noticed_by_a_process_that_runs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = scene.take()
+    monkeypatch.setattr(id_blocks, "LOOK_EVERY_S", 0.0)
+    store: Any = scene.store
+    store._server.ask("HSET", store._registry._key, "layout", str(LAYOUT + 1))
+    for work in (scene.take, scene.snapshot, lambda: scene.release(lease)):
+        with pytest.raises(StoreUnreadableError, match="newer flyball"):
+            work()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import StoreReadOnlyError, StoreUnreadableError
+from flyball.stores.sqlite import store as sqlite_store
 from flyball.stores.sqlite.clock import StoreClock
 from flyball.stores.sqlite.schema import SCHEMA_VERSION, schema_steps
 from flyball.stores.sqlite.store import SqliteStore
@@ -87,6 +88,17 @@ def test_a_newer_layout_is_refused_and_left_alone(file_scene: Scene, path: Path)
     with pytest.raises(StoreUnreadableError, match="newer flyball"):
         _reader(path)
     assert _run(path, "PRAGMA user_version") == [(SCHEMA_VERSION + 1,)]
+
+
+def test_a_newer_layout_is_noticed_by_a_process_that_runs(
+    file_scene: Scene, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "LOOK_EVERY_S", 0.0)
+    lease = file_scene.take()
+    _run(path, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    for work in (file_scene.take, file_scene.snapshot, lambda: file_scene.release(lease)):
+        with pytest.raises(StoreUnreadableError, match="newer flyball"):
+            work()
 
 
 def test_another_programs_database_is_refused(path: Path) -> None:

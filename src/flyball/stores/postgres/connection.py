@@ -73,6 +73,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """Which life of which server this is: its start, and the timeline of its log."""
     layout: int = 0
     """The version of our tables there, when last looked; 0 for none."""
+    looked_at = 0.0
     backend: tuple[int, str] = (0, "")
     """The process that serves us: its pid, and when it began."""
     idle_since = 0.0
@@ -237,6 +238,7 @@ def look_again(link: Connection, space: str) -> None:
     """Which version of our tables is there?"""
     known = link.ask(_KNOWN, (space,))
     link.layout = int(link.ask("SELECT version FROM layout")[0][0]) if known else 0
+    link.looked_at = time.monotonic()
 
 
 def _check_version(version: int, words: str) -> None:

@@ -30,6 +30,8 @@ from flyball.stores.postgres.queries import CLOCK
 
 SPARE_S = 60.0
 """A connection beyond the first that was not needed for so long is closed."""
+LOOK_EVERY_S = 1.0
+"""So often a connection that is used looks whether a newer flyball has changed our tables."""
 _parents: list[Connection] = []
 """In a forked child: what is the parent's, kept so that it is not closed."""
 
@@ -83,7 +85,7 @@ class ConnectionPool:
         try:
             link = self._take()
             try:
-                if link.layout != LAYOUT:
+                if link.layout != LAYOUT or time.monotonic() - link.looked_at >= LOOK_EVERY_S:
                     self._prepare(link, writing=writing)
                 yield link
             except psycopg.Error as error:
@@ -171,7 +173,7 @@ class ConnectionPool:
             raise StoreClosedError(f"{self.words} was closed here; open it again")
 
     def _prepare(self, link: Connection, *, writing: bool) -> None:
-        if not link.layout:
+        if not link.layout or time.monotonic() - link.looked_at >= LOOK_EVERY_S:
             look_again(link, self.address.space)
         check(link, self.address)
         if writing:

@@ -6,6 +6,7 @@ registry is one key of its own, never touched together with a pool's.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from flyball.errors import StoreUnreadableError
@@ -14,6 +15,8 @@ from flyball.stores.redis.scripts import LAYOUT, Script
 
 SPACE = "flyball"
 """What every key begins with, unless the address names another ``space``."""
+LOOK_EVERY_S = 1.0
+"""So often a process that uses the server looks whether a newer flyball has."""
 _OURS = ("next", "layout")
 """Fields of the registry that are not blocks."""
 
@@ -24,6 +27,7 @@ class IdBlocks:
     ) -> None:
         self._server, self._register, self._id_block = server, register, id_block
         self._space, self._key = space, f"{space}:registry"
+        self._looked_at = 0.0
         self._owners: dict[int, str] = {}
         self._keys: dict[str, str] = {}
 
@@ -45,8 +49,18 @@ class IdBlocks:
         And what a newer flyball has written: it may mean other things by it.
         """
         self._server.ask("PUBLISH", self.channels, "")
+        self.check_layout()
+
+    def look_for_a_newer_layout(self) -> None:
+        """Now and then: another flyball may have come to a server that is in use."""
+        if time.monotonic() - self._looked_at >= LOOK_EVERY_S:
+            self.check_layout()
+
+    def check_layout(self) -> None:
         layout = self._server.ask("HGET", self._key, "layout")
-        if layout is not None and int(layout) > LAYOUT:
+        if layout is None or int(layout) <= LAYOUT:
+            self._looked_at = time.monotonic()
+        else:
             raise StoreUnreadableError(
                 f"the state on {self._server.words} is of a newer flyball (layout {layout}, this one knows "
                 f"{LAYOUT}); upgrade flyball here"

@@ -195,6 +195,7 @@ class RedisSteps:
 
         Time and life are the server's own to say, but for tests.
         """
+        self._registry.look_for_a_newer_layout()
         if not self._chance:
             self._chance = repr(self._world.chance())
         here = self._world.here()

@@ -121,12 +121,22 @@ def _version(path: Path, connection: sqlite3.Connection) -> int:
     version, application, tables = marks(connection)
     if (version or tables) and application != APPLICATION_ID:
         raise StoreUnreadableError(f"{path} is a database of another program; set FLYBALL_HOME elsewhere")
+    _refuse_newer(path, version)
+    return int(version)
+
+
+def check_layout(path: Path, connection: sqlite3.Connection) -> None:
+    """Of a file that was ours when it was opened: a newer flyball may have brought it forward since."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    _refuse_newer(path, version)
+
+
+def _refuse_newer(path: Path, version: int) -> None:
     if version > SCHEMA_VERSION:
         raise StoreUnreadableError(
             f"{path} was written by a newer flyball (layout {version}, this one knows "
             f"{SCHEMA_VERSION}); upgrade flyball, or set FLYBALL_HOME to another folder"
         )
-    return int(version)
 
 
 def marks(connection: sqlite3.Connection) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ from typing import Any
 from flyball.core.pool.model import Ask
 from flyball.core.pool.settings import check_ask
 from flyball.core.pool.verdict import Reason, Verdict, VerdictKind
-from flyball.errors import StoreError, StoreReadOnlyError, invariant
+from flyball.errors import StoreError, StoreReadOnlyError, StoreUnreadableError, invariant
 from flyball.host.fork import survive_forks
 from flyball.host.lock_file import LockFile
 from flyball.host.log import tell_log
@@ -131,6 +131,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
     def _peek(self) -> Iterator[RowReader]:
         # Every hand-off waits for this: one block instead of two.
         try:
+            self._look_for_the_file()
             yield self._ready()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._translate(error) from error
@@ -176,6 +177,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         connection = rows.connection
         try:
             connection.execute("BEGIN IMMEDIATE")
+            schema.check_layout(self.path, connection)
             rows.now, rows.actions = self._clock.note_time(connection), []
             rows.epoch = self._world.epoch()
         except BaseException:
@@ -253,7 +255,8 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             self._skips -= 1
             return None
         if time.monotonic() >= self._look_at:
-            self._look_for_the_file()
+            with self._translated():
+                self._look_for_the_file()
         # Whatever else is due rides in a step.
         if self._rows is None or self._read_only or self._state is BATCH or self._unwritten:
             return None
@@ -305,7 +308,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         try:
             rows.connection.execute("PRAGMA busy_timeout = 0")
             self._open_step(rows)
-        except sqlite3.Error:
+        except (sqlite3.Error, StoreUnreadableError):
             return False
         finally:
             rows.connection.execute(f"PRAGMA busy_timeout = {schema.BUSY_TIMEOUT_S * 1000:.0f}")
@@ -334,7 +337,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
 
     def _look_for_the_file(self) -> None:
         """Once a second, before a step: does the path still name this file? Else a process that opens it now
-        works on another one, and each side grants the whole cap."""
+        works on another one, and each side grants the whole cap. And is its layout still ours?"""
         now = time.monotonic()
         if now < self._look_at or self._state is not IDLE or self._rows is None:
             return
@@ -346,6 +349,12 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             tell_log(words, self.path)
             self._rows.connection.close()
             self._rows = None
+            return
+        try:
+            schema.check_layout(self.path, self._rows.connection)
+        except StoreUnreadableError:
+            self._look_at = 0.0
+            raise
 
     def _ready(self) -> SqliteRows:
         if self._rows is None:
