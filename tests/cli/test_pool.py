@@ -42,6 +42,23 @@ def test_a_set_that_names_one_thing_keeps_the_others(cli: Cli) -> None:
     }
 
 
+def test_an_empty_name_is_the_default_pool(cli: Cli, governor: Governor) -> None:
+    cli("pool", "set", "", "--cap", "3")
+    assert named(cli, "") == named(cli, "anthropic") == {"cap": 3}
+    assert cli("pool", "reset", "", "--settings").code == 0
+    assert named(cli) == {}
+    lease = governor.acquire("")
+    assert [pool["name"] for pool in cli("status", "", "--json").json["pools"]] == ["anthropic"]
+    assert [held["id"] for held in cli("lease", "list", "--pool", "", "--json").json["leases"]] == [lease.id]
+    lease.release()
+
+
+def test_a_pool_is_not_removed_by_an_empty_name(cli: Cli, governor: Governor) -> None:
+    governor.set_pool("anthropic", cap=3)
+    assert cli("pool", "remove", "").code == 2
+    assert named(cli) == {"cap": 3}
+
+
 def test_a_set_touches_no_other_pool(cli: Cli) -> None:
     cli("pool", "set", "anthropic", "--cap", "3")
     cli("pool", "set", "openai", "--static", "--cap", "4")

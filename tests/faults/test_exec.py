@@ -69,6 +69,24 @@ def test_input_output_and_exit_status_are_the_commands_own(home: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("héllo", "oops\n", 7)
 
 
+@pytest.mark.parametrize("pool", ["--pool=", "--no-wait"])
+def test_an_empty_pool_is_the_one_of_the_command(home: Path, pool: str) -> None:
+    assert run(pool, "--", "true", env={**os.environ, "FLYBALL_POOL": ""}).returncode == 0
+    assert [each.name for each in flyball.Governor().status().pools] == ["anthropic"]
+
+
+@pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "C"}, {"LC_ALL": "C"}])
+@pytest.mark.parametrize("options", [[], ["--replace"]])
+def test_the_command_gets_the_environment_that_flyball_got(
+    home: Path, given: dict[str, str], options: list[str]
+) -> None:
+    """Under the C locale Python adds one of its own, which is not for the command."""
+    kept = {name: os.environ[name] for name in ("PATH", "FLYBALL_HOME", "PYTHONPATH")} | given
+    done = subprocess.run([*EXEC, *options, "--", "env", "-0"], env=kept, capture_output=True, text=True)
+    seen = dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
+    assert {name: text for name, text in seen.items() if name != "FLYBALL_LEASE"} == kept
+
+
 def test_a_command_killed_by_a_signal_kills_the_wrapper_the_same_way(home: Path) -> None:
     assert run("--", "sh", "-c", "kill -SEGV $$").returncode == -signal.SIGSEGV
 
@@ -302,7 +320,7 @@ def test_commands_inside_an_exec_stay_within_the_cap_and_all_run(home: Path, tmp
     deeper = shlex.join([*EXEC, "--quiet", "--", *EXEC, "--quiet", "--", "sh", "-c", one])
     assert run("--", "sh", "-c", f"for i in 1 2 3 4; do {ask} & {deeper} & done; wait").returncode == 0
     steps = [1 if line == "+" else -1 for line in seen.read_text().split()]
-    assert (len(steps), max(accumulate(steps))) == (16, 2)
+    assert (len(steps), max(accumulate(steps)) <= 2) == (16, True)
 
 
 def test_a_command_inside_an_exec_counts_as_long_as_it_lives_though_its_wrapper_was_killed(

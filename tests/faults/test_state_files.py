@@ -214,11 +214,14 @@ def test_a_newer_flyball_that_comes_while_others_run_starts_nothing_of_theirs_an
     gate.touch()
     gov = flyball.Governor()
     gov.set_pool("anthropic", cap=1, adaptive=False)
-    words = [sys.executable, "-m", "flyball", "exec", "--"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    holder = subprocess.Popen([*words, "sh", "-c", f"while [ -e {gate} ]; do sleep 0.02; done"], **pipes)
+
+    def start(*command: str) -> subprocess.Popen[str]:
+        words = [sys.executable, "-m", "flyball", "exec", "--", *command]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    holder = start("sh", "-c", f"while [ -e {gate} ]; do sleep 0.02; done")
     until(lambda: in_use(gov) == 1)
-    waiter = subprocess.Popen([*words, "touch", str(ran)], **pipes)
+    waiter = start("touch", str(ran))
     until(lambda: gov.status().pools[0].waiting == 1)
     with sqlite3.connect(database(home)) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")

@@ -91,6 +91,10 @@ def _run(words: list[str]) -> int:
     elif words == ["version"]:
         words = ["--version"]
     verb = next((word for word in words if not word.startswith("-")), None)
+    if "LC_CTYPE" in os.environ:
+        from flyball.host.coerced_locale import forget_coerced_locale
+
+        forget_coerced_locale()
     if "FLYBALL_GUARD" in os.environ:
         _refuse_agents(words)
     if verb in FOLDERS and words[0] == verb:

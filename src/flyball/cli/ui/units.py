@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 
 from flyball.core.pool.rate_window import parse_rate
+from flyball.core.pool.settings import DEFAULT_POOL
 from flyball.errors import UsageError
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -152,6 +153,11 @@ def amount(number: float) -> str:
         if number >= 10 * size or (number >= size and unit == "M"):
             return f"{round(number / size, 1):g}{unit}"
     return f"{round(number):g}"
+
+
+def pool_name(text: str) -> str:
+    """A pool as it is named on a command line; an empty word is the default pool."""
+    return text or DEFAULT_POOL
 
 
 def whole(text: str) -> int:

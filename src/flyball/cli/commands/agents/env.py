@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
             "not led through it: use flyball exec for those"
         )
     gateway = ensure_gateway()
-    added = gateway_variables(os.environ, gateway.address, project=project, name=name, pool=args.pool)
+    added = gateway_variables(os.environ, gateway.address, project=project, name=name, pool=args.pool or None)
     added[GATEWAY_VARIABLE] = "1"
     if argv:
         from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on

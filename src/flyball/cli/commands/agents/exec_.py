@@ -95,8 +95,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError('no command given; for example: flyball exec -- claude -p "..."')
     _check_runnable(argv[0])
     runtime = args.runtime or runtime_of(argv)
-    if args.pool is None:
-        args.pool = os.environ.get(POOL_VARIABLE) or None
+    args.pool = args.pool or os.environ.get(POOL_VARIABLE) or None
     read, headless = False, runtime != COMMAND and is_headless(argv, runtime)
     if runtime != COMMAND and not args.replace:
         from flyball.governor.launch.output_files import readable_descriptors

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from flyball.cli.parser import add_action
 from flyball.cli.ui.pool_status import lease_note
 from flyball.cli.ui.render import Block, Column, Line, Table, Words, print_json, say, show
-from flyball.cli.ui.units import command, count, counted
+from flyball.cli.ui.units import command, count, counted, pool_name
 from flyball.core.pool.model import Claim
 from flyball.core.pool.verdict import span_words
 from flyball.core.suggestions import did_you_mean
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = add_action(
         actions, "list", "show every lease with its id", "flyball lease list --pool anthropic"
     )
-    listing.add_argument("--pool", metavar="POOL", help="only this pool's (default: all)")
+    listing.add_argument("--pool", type=pool_name, metavar="POOL", help="only this pool's (default: all)")
     dropping = add_action(
         actions, "drop", "take a lease back; the next in line gets its slots", "flyball lease drop 1204"
     )

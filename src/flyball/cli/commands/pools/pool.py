@@ -24,7 +24,7 @@ from flyball.cli.ui.pool_settings import (
     window_note,
 )
 from flyball.cli.ui.render import BLANK, Block, print_json, say, show
-from flyball.cli.ui.units import size_words
+from flyball.cli.ui.units import pool_name, size_words
 from flyball.core.pool.control.port import cap_for
 from flyball.core.pool.model import Phase
 from flyball.core.pool.setting_table import SETTING_GROUPS
@@ -163,14 +163,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = add_action(
         actions, "show", "show the settings and where each comes from", "flyball pool show anthropic"
     )
-    shown.add_argument("name", nargs="?", metavar="NAME", help="the pool (default: all in use)")
+    shown.add_argument(
+        "name", nargs="?", type=pool_name, metavar="NAME", help="the pool (default: all in use)"
+    )
     reset = add_action(
         actions,
         "reset",
         "forget what a pool learned, keep its leases",
         "flyball pool reset anthropic\nflyball pool reset anthropic --settings",
     )
-    reset.add_argument("name", metavar="NAME", help="the pool")
+    reset.add_argument("name", type=pool_name, metavar="NAME", help="the pool")
     reset.add_argument("--settings", action="store_true", help="its settings go back to the defaults, too")
     removed = add_action(
         actions,
@@ -188,7 +190,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_set(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the pool; any name, made when first used")
+    parser.add_argument(
+        "name", type=pool_name, metavar="NAME", help="the pool; any name, made when first used"
+    )
     for title, settings in SETTING_GROUPS.items():
         group = parser.add_argument_group(title)
         for setting in settings:

@@ -12,7 +12,7 @@ import msgspec
 
 from flyball.cli.ui.pool_status import status_screen
 from flyball.cli.ui.render import print_json, show
-from flyball.cli.ui.units import duration
+from flyball.cli.ui.units import duration, pool_name
 from flyball.core.suggestions import did_you_mean
 from flyball.errors import UsageError
 from flyball.governor.governor import Governor
@@ -27,7 +27,9 @@ _SHORTEST_S = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pools", nargs="*", metavar="POOL", help="only these pools (default: all)")
+    parser.add_argument(
+        "pools", nargs="*", type=pool_name, metavar="POOL", help="only these pools (default: all)"
+    )
     parser.add_argument(
         "--watch",
         nargs="?",

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    args.pool = args.pool or "anthropic"
     now, path = time.time(), _kept_path(args.pool)
     kept = _read_kept(path)
     reported = windows_in(_session_record(), now)
