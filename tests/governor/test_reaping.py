@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 
 from flyball import Governor, MachineSettings
-from flyball.core.pool.model import Ask
+from flyball.core.pool.model import Ask, Claim
 from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.errors import AtCapacityError
+from flyball.governor import acquisition
 from flyball.governor.acquisition import is_gone
 from flyball.governor.internals import internals
 from flyball.host.process import me
@@ -88,6 +89,31 @@ def test_a_lease_follows_the_process_it_was_bound_to(gov: Governor, child: Start
     process.kill()
     process.wait()
     gov.acquire_nowait("p").release()
+
+
+def test_a_command_that_ends_while_the_dead_are_looked_for_is_its_launchers_to_release(
+    gov: Governor, child: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gov.set_pool("p", cap=2)
+    _killed(child, gov)
+    process = child()
+    lease = gov.acquire("p")
+    assert internals(gov).rebind(lease, process.pid)
+    look = acquisition._is_being_released
+
+    def it_ends_after_the_look(claim: Claim) -> bool:
+        seen = look(claim)
+        if claim.id == lease.id and process.poll() is None:
+            process.kill()
+            process.wait()
+        return seen
+
+    monkeypatch.setattr(acquisition, "_is_being_released", it_ends_after_the_look)
+    gov.acquire_nowait("p").release()
+    lease.release(words="it said how it ended")
+    told = [(fact.kind, fact.words) for fact in gov.facts()]
+    assert any(words.startswith("it said how it ended") for _, words in told)
+    assert [kind for kind, _ in told].count("reclaimed") == 1
 
 
 def test_reaping_finds_the_dead_of_every_pool(gov: Governor, child: Start) -> None:

@@ -346,36 +346,30 @@ def reap(
         return 0
     census: HolderCensus = yield StoreCall(lambda: store.pool_census(pool))
     if patience_s is None:
-        return (yield from reclaim(store, released_aside(census), observers))
+        return (yield from reclaim(store, census, observers))
     step_s, last_s = _RELEASING_STEP_S
-    end = time.monotonic() + patience_s
-    while time.monotonic() < end and any(_is_being_released(claim) for claim in census.claims):
+    now = began = time.monotonic()
+    # Not ``any``: each of them is seen now.
+    while now < began + patience_s and [c for c in census.claims if _is_in_time(c, now, patience_s)]:
         woken = yield WaitForWake(claim_id, step_s, None)
         if claim_id and woken is not WakeReason.TIMER:
             return 0
-        step_s = min(2 * step_s, last_s)
+        step_s, now = min(2 * step_s, last_s), time.monotonic()
         census = yield StoreCall(lambda: store.pool_census(pool))
-    return (yield from reclaim(store, census, observers))
+    return (yield from reclaim(store, census, observers, patience_s=patience_s))
 
 
 _ended_at: dict[tuple[int, Holder], float] = {}
 """When this process first saw that a launcher's command had ended; the oldest are forgotten."""
 
 
-def released_aside(census: HolderCensus) -> HolderCensus:
-    """A census without the leases whose launchers are about to release them, and have not had their time."""
-    now = time.monotonic()
-    due = tuple(claim for claim in census.claims if not _is_in_time(claim, now))
-    while len(_ended_at) > _ENDED_KEPT:
-        del _ended_at[next(iter(_ended_at))]
-    return replace(census, claims=due)
-
-
-def _is_in_time(claim: Claim, now: float) -> bool:
+def _is_in_time(claim: Claim, now: float, patience_s: float) -> bool:
     """Is it to be released, and has its launcher not had its time yet?"""
     if not _is_being_released(claim):
         return False
-    return now - _ended_at.setdefault((claim.id, claim.holder), now) < RELEASING_S
+    while len(_ended_at) > _ENDED_KEPT:
+        del _ended_at[next(iter(_ended_at))]
+    return now - _ended_at.setdefault((claim.id, claim.holder), now) < patience_s
 
 
 def _is_being_released(claim: Claim) -> bool:
@@ -386,10 +380,20 @@ def _is_being_released(claim: Claim) -> bool:
     return alive(claim.holder) is False and exists(launcher) and not is_stopped(launcher)
 
 
-def reclaim(store: Store, census: HolderCensus, observers: Sequence[Observer]) -> Flow[int]:
-    """Remove the dead of a census from the store; how many there were."""
+def reclaim(
+    store: Store, census: HolderCensus, observers: Sequence[Observer], *, patience_s: float = RELEASING_S
+) -> Flow[int]:
+    """Remove the dead of a census from the store; how many there were.
+
+    Not what a launcher is about to release, as long as it has its time. That is asked last: a command that
+    ends while we look has ended just now.
+    """
     now = store.now()
-    claims = [(c.id, c.holder) for c in census.claims if is_gone(c, now)]
+    claims = [
+        (c.id, c.holder)
+        for c in census.claims
+        if is_gone(c, now) and not _is_in_time(c, time.monotonic(), patience_s)
+    ]
     demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
     unconfirmed = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
     if claims or demands or unconfirmed:

@@ -167,8 +167,7 @@ class Governor:
     def reap(self) -> int:
         """Take back what dead processes hold, in every pool; how many were found."""
         store = self._internals.store
-        census = acquisition.released_aside(store.census())
-        return run_sync(acquisition.reclaim(store, census, self.observers), None)
+        return run_sync(acquisition.reclaim(store, store.census(), self.observers), None)
 
     # -- settings and seeing ------------------------------------------------------------------------
 
