@@ -114,7 +114,7 @@ def test_ctrl_z_stops_and_fg_continues_the_command_and_its_wrapper_every_time(
     shell: Terminal, options: str
 ) -> None:
     job = Job(shell, "cat", "cat", options)
-    for turn in range(10):
+    for turn in range(20):
         job.until_in_foreground()
         shell.type(f"word-{turn}\n")
         shell.read_until(f"word-{turn}\r\nword-{turn}\r\n")
