@@ -42,8 +42,8 @@ class RunningGateway:
         self._started.set()
         await self.server.serve(self._place)
 
-    def path(self, provider: str, rest: str, *, name: str = "t-1") -> str:
-        base = base_address(self.gateway.address, provider, project="blog", name=name)
+    def path(self, provider: str, rest: str, *, name: str = "t-1", priority: int = 0) -> str:
+        base = base_address(self.gateway.address, provider, project="blog", name=name, priority=priority)
         return base.partition(f":{self.gateway.port}")[2] + rest
 
     def connect(self) -> http.client.HTTPConnection:
@@ -58,10 +58,11 @@ class RunningGateway:
         headers: dict[str, str] | None = None,
         connection: http.client.HTTPConnection | None = None,
         rest: str = "/v1/messages",
+        priority: int = 0,
     ) -> tuple[int, dict[str, str], bytes]:
         place = connection or self.connect()
         sent = {"content-type": "application/json", "x-api-key": "k", **(headers or {})}
-        place.request("POST", self.path(provider, rest), json.dumps(body), sent)
+        place.request("POST", self.path(provider, rest, priority=priority), json.dumps(body), sent)
         with place.getresponse() as answer:
             content = answer.read()
         return answer.status, {name.lower(): value for name, value in answer.headers.items()}, content

@@ -185,6 +185,17 @@ def test_requests_that_no_model_answers_take_no_slot(running: RunningGateway) ->
     assert (status, json.loads(body)) == (200, {"input_tokens": 1234})
 
 
+def test_the_calls_of_a_session_with_priority_may_use_the_reserve(running: RunningGateway) -> None:
+    running.governor.set_pool("127.0.0.1", cap=2, adaptive=False, reserve=1)
+    with (
+        Provider(Capacity.parse("8"), Manner(tokens_per_s=1000)) as provider,
+        running.governor.slot("127.0.0.1"),
+    ):
+        hurried = {"x-stainless-timeout": "0.5"}
+        assert running.call(provider.url, headers=hurried)[0] == 429
+        assert running.call(provider.url, priority=1)[0] == 200
+
+
 # -- bytes -----------------------------------------------------------------------------------------------
 
 
@@ -352,6 +363,14 @@ def test_an_address_keeps_project_name_and_server_whatever_they_are_made_of() ->
     assert isinstance(route, Route)
     assert (route.project, route.name, route.path) == ("a/b ü", "x?#%", "/llm/v1/messages")
     assert route.upstream.authority == "proxy.example:8443"
+
+
+@pytest.mark.parametrize(("pool", "priority"), [(None, 1), ("a!2", 0), ("a!2", -3), ("mine", 7)])
+def test_an_address_keeps_pool_and_priority(pool: str | None, priority: int) -> None:
+    given = base_address("/k", "https://h", project="a", name="b", pool=pool, priority=priority)
+    route = parse_target(f"{given}/v1/messages", "k")
+    assert isinstance(route, Route)
+    assert (route.pool, route.priority) == (pool or "h", priority)
 
 
 def test_an_address_that_leads_through_the_gateway_gets_the_new_name_and_no_second_way() -> None:

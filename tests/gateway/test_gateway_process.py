@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -49,6 +51,37 @@ def test_without_a_key_the_way_out_is_named(machine: Machine) -> None:
     assert "ANTHROPIC_API_KEY" in said.stderr
     assert "flyball exec" in said.stderr
     assert not (machine.folder / "flyball" / "gateway.json").exists()
+
+
+def test_the_session_of_the_person_at_the_terminal_may_use_the_reserve_and_headless_agents_may_not(
+    machine: Machine,
+) -> None:
+    folder = machine.folder / "bin"
+    folder.mkdir()
+    claude = folder / "claude"
+    claude.write_text("#!/bin/sh\necho base=$ANTHROPIC_BASE_URL\n")
+    claude.chmod(0o755)
+    machine.env["PATH"] = f"{folder}{os.pathsep}{machine.env['PATH']}"
+    assert "!1/" not in _said_in_terminal(machine, "exec", "--", "claude", "-p", "x")
+    own = _said_in_terminal(machine, "exec", "--", "claude")
+    assert "base=http://127.0.0.1:" in own
+    assert "!1/" in own
+    assert "!1/" not in _said_in_terminal(machine, "exec", "--priority", "0", "--", "claude")
+    assert "/+!2/" in machine.run("env", "--priority", "2").stdout
+
+
+def _said_in_terminal(machine: Machine, *words: str) -> str:
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(machine.folder)
+        os.execve(FLYBALL[0], [*FLYBALL, *words], machine.env)
+    said = b""
+    with suppress(OSError):  # how a terminal ends
+        while part := os.read(terminal, 65536):
+            said += part
+    os.waitpid(child, 0)
+    os.close(terminal)
+    return said.decode()
 
 
 def test_the_command_keeps_its_exit_status_and_its_signals(machine: Machine) -> None:

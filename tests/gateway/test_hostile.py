@@ -107,6 +107,8 @@ def test_a_trailer_does_not_become_a_header(
         "/+/two%0alines/n/http/HOST/v1/messages",
         "/+/{long}/n/http/HOST/v1/messages",
         "/+///http/HOST/v1/messages",
+        "/+!high/p/n/http/HOST/v1/messages",
+        "/+!99999999999999999999/p/n/http/HOST/v1/messages",
         "/a%00b/p/n/http/HOST/v1/messages",
         "/+/p/n/http/{long}.example/v1/messages",
         "/+/p/n/http/../v1/messages",

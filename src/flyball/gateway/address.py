@@ -4,7 +4,7 @@
                           ^     ^    ^       ^    ^     ^                 ^
                           the   +:   for the      the provider's own      what the client adds
                           user  by   queue        base address
-                                host
+                                host; POOL!1 with a priority
 
 A client is told nothing but a base address, so all that the gateway must know is in it: no header is added
 and no table has to be kept. The token keeps others out: it is in a private file and in the environment of
@@ -29,6 +29,8 @@ _CONTROL = "-"
 _HOST = re.compile(r"(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9a-f]*:[0-9a-f:.]+(?:%\w+)?", re.ASCII)
 _BY_HOST = "+"
 """The segment in place of a pool where the provider's host decides."""
+_PRIORITY = "!"
+"""Between a pool and a priority. In a pool's name it is quoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Route:
     name: str
     upstream: Upstream
     path: str
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +120,21 @@ def parse_target(target: str, token: str) -> Route | ControlRequest:
     path = rest[end:]
     if not path.startswith("/"):
         path = f"/{path}"
+    pool, _, said = pool.partition(_PRIORITY)
     named = pool_of_host(upstream.host) if pool == _BY_HOST else unquote(pool)
-    return Route(named, unquote(project), unquote(name), upstream, path)
+    return Route(named, unquote(project), unquote(name), upstream, path, _parse_priority(said))
 
 
-def base_address(gateway: str, base: str, *, project: str, name: str, pool: str | None = None) -> str:
+def _parse_priority(said: str) -> int:
+    try:
+        return int(said or "0")
+    except ValueError:
+        raise UsageError(f"a priority is a number, not {said[:20]!r}") from None
+
+
+def base_address(
+    gateway: str, base: str, *, project: str, name: str, pool: str | None = None, priority: int = 0
+) -> str:
     """The base address that leads to ``base`` through the gateway at ``gateway`` (its address with token).
 
     >>> base_address("http://127.0.0.1:1/k", "https://api.openai.com/v1", project="blog", name="t-1")
@@ -138,4 +151,5 @@ def base_address(gateway: str, base: str, *, project: str, name: str, pool: str 
             raise UsageError(f"{base!r} is not a base address; it begins with http:// or https://")
         parse_upstream(scheme, authority)
     under = _BY_HOST if pool is None else quote(pool, safe="")
+    under += f"{_PRIORITY}{priority}" if priority else ""
     return f"{gateway}/{under}/{quote(project, safe='')}/{quote(name, safe='')}/{scheme}/{rest}"

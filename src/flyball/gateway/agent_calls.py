@@ -31,8 +31,10 @@ class AgentCalls:
     route: AgentRoute
     gateway: Gateway
 
-    def change(self, *, project: str, name: str) -> LaunchChange:
-        return self.route.change(self.gateway.address, project=project, name=name, pool=self.calls_pool)
+    def change(self, *, project: str, name: str, priority: int = 0) -> LaunchChange:
+        return self.route.change(
+            self.gateway.address, project=project, name=name, pool=self.calls_pool, priority=priority
+        )
 
     def presence(self) -> Presence:
         """Keeps the gateway there as long as it is held."""

@@ -61,9 +61,14 @@ class AgentRoute:
     _around: Mapping[str, str] = field(default_factory=dict)
     """What its environment needs beside."""
 
-    def change(self, gateway: str, *, project: str, name: str, pool: str | None = None) -> LaunchChange:
+    def change(
+        self, gateway: str, *, project: str, name: str, pool: str | None = None, priority: int = 0
+    ) -> LaunchChange:
         """``pool``: None leaves it to the provider's host."""
-        led = [base_address(gateway, base, project=project, name=name, pool=pool) for base in self.bases]
+        led = [
+            base_address(gateway, base, project=project, name=name, pool=pool, priority=priority)
+            for base in self.bases
+        ]
         said = self._say(led)
         return LaunchChange({**self._around, **said.variables, GATEWAY_VARIABLE: "1"}, said.options)
 

@@ -194,7 +194,7 @@ class Calls:
         model = called_model(route.path, request.body)[:NAME_LIMIT]
         model = model if model.isprintable() else ""
         pool = self.families.pool(route.pool, model)
-        return asking_for(pool, project=route.project, name=route.name, model=model)
+        return asking_for(pool, project=route.project, name=route.name, model=model, priority=route.priority)
 
     def _attempt(
         self, request: Request, route: Route, deadline: float

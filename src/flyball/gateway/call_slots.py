@@ -13,9 +13,9 @@ that is kept is released, and the calls that wait ask the store.
 A lease whose release was sent to a server and not answered may be gone. It is out of use until the server
 answers: one at most, since steps are taken one after the other, and those that were not begun are taken back.
 
-In an outage the line is here: the neediest project first, then by turns, then arrival, as in the pool's own
-(``core/pool/fairness.py``). How long the provider said to stay away is heeded; what else the answers say does
-not reach the pool.
+In an outage the line is here: the highest priority, then the neediest project, then by turns, then arrival,
+as in the pool's own (``core/pool/fairness.py``). How long the provider said to stay away is heeded; what else
+the answers say does not reach the pool.
 
 A store on a server may give a lease to others a day after it last heard of its host (``LEASE_BACKSTOP_S``).
 Long before that no lease is handed on.
@@ -77,6 +77,7 @@ class HeldLease:
 class _Waiter:
     number: int
     project: str
+    priority: int
     handed: asyncio.Future[HeldLease]
 
 
@@ -126,7 +127,7 @@ class CallSlots:
         """A lease, or the error that ends the wait."""
         loop = asyncio.get_running_loop()
         pool, line = asking.pool, self._line(asking.pool)
-        waiter = _Waiter(next(self._numbers), asking.project, loop.create_future())
+        waiter = _Waiter(next(self._numbers), asking.project, asking.priority, loop.create_future())
         line.waiting.append(waiter)
         ask = loop.create_task(self._ask(asking, deadline))
         ask.add_done_callback(partial(self._hear, pool, waiter))
@@ -272,7 +273,7 @@ class CallSlots:
             )
             for project in {waiter.project for waiter in waiting.values()}
         }
-        asks = [Candidate(number, waiter.project) for number, waiter in waiting.items()]
+        asks = [Candidate(number, waiter.project, waiter.priority) for number, waiter in waiting.items()]
         ranked = rank_asks(asks, uses, turn=line.turn, ageing_s=PoolSettings().ageing_s, now=0.0)
         if not ranked:
             return None

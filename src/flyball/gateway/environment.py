@@ -50,7 +50,13 @@ def has_key(vendor: Vendor, environment: Mapping[str, str]) -> bool:
 
 
 def gateway_variables(
-    environment: Mapping[str, str], gateway: str, *, project: str, name: str, pool: str | None = None
+    environment: Mapping[str, str],
+    gateway: str,
+    *,
+    project: str,
+    name: str,
+    pool: str | None = None,
+    priority: int = 0,
 ) -> dict[str, str]:
     """What to add to an environment so that its calls pass the gateway at this address.
 
@@ -59,7 +65,12 @@ def gateway_variables(
     """
     led = {
         vendor.variable: base_address(
-            gateway, environment.get(vendor.variable) or vendor.base, project=project, name=name, pool=pool
+            gateway,
+            environment.get(vendor.variable) or vendor.base,
+            project=project,
+            name=name,
+            pool=pool,
+            priority=priority,
         )
         for vendor in VENDORS
         if has_key(vendor, environment)

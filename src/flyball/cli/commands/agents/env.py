@@ -7,6 +7,7 @@ import os
 import shlex
 
 from flyball.cli.ui.render import print_json, say
+from flyball.cli.ui.units import whole
 from flyball.errors import UsageError
 
 SUMMARY = """Lead the model calls of a command through the gateway: each call takes a slot of its provider's
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pool", help="the limited resource (default: by the provider's host)")
     parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
     parser.add_argument("--name", help="the name in status and messages (default: command and pid)")
+    parser.add_argument("--priority", type=whole, default=0, help="higher first; above 0 may use the reserve")
     parser.add_argument("--json", action="store_true", help="print the variables as JSON")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="what to run")
 
@@ -45,7 +47,14 @@ def run(args: argparse.Namespace) -> int:
             "not led through it: use flyball exec for those"
         )
     gateway = ensure_gateway()
-    added = gateway_variables(os.environ, gateway.address, project=project, name=name, pool=args.pool or None)
+    added = gateway_variables(
+        os.environ,
+        gateway.address,
+        project=project,
+        name=name,
+        pool=args.pool or None,
+        priority=args.priority,
+    )
     added[GATEWAY_VARIABLE] = "1"
     if argv:
         from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on

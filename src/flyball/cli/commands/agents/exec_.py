@@ -55,7 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--project", help="who competes for fairness (default: the repository's name)")
     parser.add_argument("--name", help="the task's name in status and messages (default: command and pid)")
-    parser.add_argument("--priority", type=whole, default=0, help="higher first; above 0 may use the reserve")
+    parser.add_argument(
+        "--priority",
+        type=whole,
+        help="higher first; above 0 may use the reserve (default: 0; 1 for an agent that talks to you)",
+    )
     parser.add_argument(
         "--slots", type=whole, default=1, metavar="N", help="how many slots it takes (default 1)"
     )
@@ -101,7 +105,8 @@ def run(args: argparse.Namespace) -> int:
         from flyball.governor.launch.output_files import readable_descriptors
 
         read = bool(readable_descriptors(headless=headless))
-    governor, asking = Governor(), _asking(args, argv, runtime, read=read)
+    own = runtime != COMMAND and not headless and sys.stdin is not None and sys.stdin.isatty()
+    governor, asking = Governor(), _asking(args, argv, runtime, read=read, own=own)
     internals(governor).on_kept = lambda lease, error: _say_kept(args, lease, error)
     if args.replace and (args.retry_limited or args.runtime):
         raise UsageError(
@@ -160,7 +165,9 @@ def _run_agent(
         retries=args.retry_limited,
         quiet=args.quiet,
         as_json=args.json,
-        change=None if calls is None else calls.change(project=asking.project, name=asking.name),
+        change=None
+        if calls is None
+        else calls.change(project=asking.project, name=asking.name, priority=asking.priority),
         presence=None if calls is None else calls.presence(),
         windows=windows,
         variables=variables,
@@ -198,13 +205,14 @@ def _agent_calls(
     return None, _subagent_bound(runtime, calls.subagents)
 
 
-def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bool) -> AskRequest:
+def _asking(args: argparse.Namespace, argv: list[str], runtime: str, *, read: bool, own: bool) -> AskRequest:
+    """``own``: the session of the person at this terminal."""
     return AskRequest(
         pool=args.pool if args.pool is not None else pool_of(argv, runtime),
         project=args.project if args.project is not None else default_project(),
         name=args.name if args.name is not None else default_name(argv[0]),
         slots=args.slots,
-        priority=args.priority,
+        priority=args.priority if args.priority is not None else int(own),
         resources=_resource_totals(args.resource),
         model=args.model,
         pid=os.getpid(),
