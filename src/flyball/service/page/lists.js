@@ -1,7 +1,7 @@
 // The tables of the page, and what each of their columns says.
 
 import { h, put, say, show } from "./dom.js";
-import { askWords, leaseWords, nodeWords, releasable } from "./standing.js";
+import { askWords, inFamilies, leaseWords, nodeWords, releasable } from "./standing.js";
 import { Table } from "./tables.js";
 import { amount, running, span, who } from "./words.js";
 
@@ -16,8 +16,9 @@ const nameColumn = {
   cell: {
     make: () => h("span", {}, h("span.project"), h("b")),
     update: (element, row) => {
-      say(element.children[0], row.project ? `${row.project}/` : "");
-      say(element.children[1], row.name);
+      say(element.children[0], row.below || !row.project ? "" : `${row.project}/`);
+      say(element.children[1], row.below || row.name);
+      put(element, "data-below", row.below ? true : null);
       put(element, "title", who(row));
     },
   },
@@ -151,7 +152,7 @@ export function paintTables(view, doing) {
   const unlisted = view.pools.reduce((sum, pool) => sum + pool.waiting - pool.asks.length, 0);
   waiting.paint(wanted(asks), { total: asks.length + Math.max(0, unlisted), filtered });
   const held = all("leases").sort((a, b) => (a.alive === false ? 0 : 1) - (b.alive === false ? 0 : 1));
-  leases.paint(wanted(held), { total: held.length, filtered });
+  leases.paint(inFamilies(wanted(held)), { total: held.length, filtered });
   resting.paint(wanted(all("resting")));
   projects.paint(view.pools.flatMap(projectsOf));
   nodes.paint(all("shares").filter((node) => !(node.draining && !node.slots)));

@@ -92,7 +92,8 @@ export function askWords(ask) {
 /** What a person should know about a lease; empty where all is well. */
 export function leaseWords(lease) {
   if (lease.alive === false) return "dead, still counted";
-  const notes = Object.entries(lease.resources ?? {}).map(([kind, units]) => `${kind}=${units}`);
+  const notes = callWords(lease);
+  notes.push(...Object.entries(lease.resources ?? {}).map(([kind, units]) => `${kind}=${units}`));
   if (lease.priority) notes.push(`priority ${lease.priority}`);
   if (lease.alive === null) notes.push(`on ${lease.host}${elsewhere(lease)}`);
   if (lease.expires_in_s !== null && !lookedAfter(lease)) {
@@ -100,6 +101,27 @@ export function leaseWords(lease) {
   }
   if (lease.launcher_pid && lease.launcher_pid !== lease.pid) notes.push(`launched by ${lease.launcher_pid}`);
   return notes.join(", ");
+}
+
+/** What an agent's calls do, where they are counted one by one. */
+function callWords(lease) {
+  if (lease.calls === null || lease.calls === undefined) return [];
+  const words = Object.entries(lease.calls).map(([pool, number]) => `${counted(number, "call")} in ${pool}`);
+  if (lease.calls_waiting) words.push(`${lease.calls_waiting} waiting`);
+  return words.length ? words : ["no call now"];
+}
+
+/** A session's subagents behind it, with `below`: what they are; all else in the order it has. */
+export function inFamilies(leases) {
+  const isChild = (lease, parent) => lease.parent === parent.name && lease.project === parent.project
+    && lease.pid === parent.pid && lease.pool.name === parent.pool.name;
+  const children = new Set(leases.filter((lease) => lease.parent && leases.some((each) => isChild(lease, each))));
+  if (children.size === 0) return leases;
+  return leases.filter((lease) => !children.has(lease)).flatMap((lease) => [
+    lease,
+    ...leases.filter((each) => children.has(each) && isChild(each, lease))
+      .map((each) => ({ ...each, below: each.name.slice(lease.name.length).trim() })),
+  ]);
 }
 
 const SILENT_S = 4;
