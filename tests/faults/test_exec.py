@@ -13,10 +13,12 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import flyball
+from flyball import MachineSettings
 from flyball.governor.internals import internals
 from flyball.governor.status import PoolStatus
 from flyball.stores.handoff import HOLD_SAMPLE
@@ -321,6 +323,36 @@ def test_commands_inside_an_exec_stay_within_the_cap_and_all_run(home: Path, tmp
     assert run("--", "sh", "-c", f"for i in 1 2 3 4; do {ask} & {deeper} & done; wait").returncode == 0
     steps = [1 if line == "+" else -1 for line in seen.read_text().split()]
     assert (len(steps), max(accumulate(steps)) <= 2) == (16, True)
+
+
+@pytest.mark.parametrize("limit", ["two pools", "the machine's ceiling"])
+def test_commands_inside_leases_that_wait_for_each_other_are_found_by_the_doctor(
+    home: Path, started: Callable[..., subprocess.Popen[str]], tmp_path: Path, limit: str
+) -> None:
+    gov, gate = flyball.Governor(), tmp_path / "gate"
+    wanted = {"a": "b", "b": "a"} if limit == "two pools" else {"a": "c", "b": "d"}
+    for name in ("a", "b", "c", "d"):
+        gov.set_pool(name, cap=1, adaptive=False)
+    if limit != "two pools":
+        gov.set_machine(MachineSettings(ceiling=2))
+    gate.touch()
+    for held, asked in wanted.items():
+        inner = shlex.join([*EXEC, "--pool", asked, "--", "true"])
+        started("--pool", held, "--", "sh", "-c", f"while [ -e {gate} ]; do sleep 0.02; done; {inner}; true")
+    until(lambda: sum(pool.in_use for pool in gov.status().pools) == 2, "both to run")
+    assert "deadlock" not in [finding["kind"] for finding in doctor()]
+    gate.unlink()
+    until(lambda: sum(pool.waiting for pool in gov.status().pools) == 2, "both to wait")
+    (found,) = (finding for finding in doctor() if finding["kind"] == "deadlock")
+    assert "2 leases of a, b wait for each other" in found["words"]
+    os.kill(gov.status().pools[0].leases[0].pid, signal.SIGKILL)
+    until(lambda: sum(pool.waiting + pool.in_use for pool in gov.status().pools) == 0, "all to end")
+
+
+def doctor() -> list[dict[str, Any]]:
+    told = subprocess.run([*EXEC[:-1], "doctor", "--json"], capture_output=True, text=True)
+    found: list[dict[str, Any]] = json.loads(told.stdout)["findings"]
+    return found
 
 
 def test_a_command_inside_an_exec_counts_as_long_as_it_lives_though_its_wrapper_was_killed(

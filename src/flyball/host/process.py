@@ -148,6 +148,26 @@ def stands_still(holder: Holder) -> bool:
     return holder.pid != os.getpid() and here(holder) and is_stopped(holder.pid)
 
 
+def ancestors(pid: int) -> list[int]:
+    """The pids of the process itself and of those that it descends from, as far as they can be seen."""
+    found: list[int] = []
+    while pid > 1 and pid not in found:
+        found.append(pid)
+        pid = _parent(pid)
+    return found
+
+
+def _parent(pid: int) -> int:
+    try:
+        if _PROC:
+            return int(_stat_fields(pid)[1])
+        import psutil
+
+        return int(psutil.Process(pid).ppid())
+    except Exception:  # psutil's errors share no class with the system's
+        return 0
+
+
 def _is_stopped_by_psutil(pid: int) -> bool:
     import psutil
 

@@ -16,13 +16,14 @@ from flyball.cli.ui.pool_status import breaker_words, present_nodes, short_incar
 from flyball.cli.ui.render import plain_words
 from flyball.cli.ui.units import command, counted
 from flyball.core.pool.breaker import FLAPPING_REOPENS
+from flyball.core.pool.deadlock import Holding, Waiting, deadlocked
 from flyball.core.pool.model import Claim
 from flyball.core.pool.rate_window import Source
 from flyball.core.pool.settings import LEASE_BACKSTOP_S
 from flyball.core.pool.verdict import span_words
 from flyball.governor.acquisition import lives
 from flyball.governor.status import PoolStatus, ShareStatus, Status
-from flyball.host.process import alive
+from flyball.host.process import alive, ancestors, here
 from flyball.stores.port import Demand, HolderCensus
 from flyball.stores.recount import CountMismatch
 
@@ -150,6 +151,47 @@ def check_unchecked(census: HolderCensus, now: float) -> Iterator[DoctorFinding]
                 f"each counts until it is released, at most for {span_words(LEASE_BACKSTOP_S)}",
                 remedy=f"if their work is over: flyball lease drop ID, of {ids}",
             )
+
+
+MACHINE_LIMIT = "the machine"
+
+
+def check_deadlock(census: HolderCensus, status: Status | None) -> Iterator[DoctorFinding]:
+    """Commands inside leases that wait for each other, over pools or at the machine's ceiling."""
+    asks = [claim for claim in census.claims if not claim.held and here(claim.holder)]
+    leases = [claim for claim in census.claims if claim.held and not claim.rests]
+    if status is None or not asks:
+        return
+    caps = {pool.name: pool.cap for pool in status.pools}
+    free = {pool.name: pool.cap - pool.in_use for pool in status.pools}
+    ceiling = status.machine.ceiling
+    if ceiling is not None:
+        free[MACHINE_LIMIT] = ceiling - sum(pool.in_use for pool in status.pools)
+
+    def limits(claim: Claim) -> dict[str, int]:
+        slots = {claim.pool: min(claim.slots, caps.get(claim.pool, claim.slots))}
+        return slots if ceiling is None else {**slots, MACHINE_LIMIT: claim.slots}
+
+    waiting = []
+    for ask in asks:
+        pids = set(ancestors(ask.holder.pid))
+        around = [lease for lease in leases if here(lease.holder) and lease.holder.pid in pids]
+        # Inside a lease of its own pool it rides on that one as soon as another there has ended.
+        if not any(lease.pool == ask.pool and lease.slots >= ask.slots for lease in around):
+            waiting.append(Waiting(ask.id, limits(ask), frozenset(lease.id for lease in around)))
+    stuck = deadlocked(free, (Holding(lease.id, limits(lease)) for lease in leases), waiting)
+    found = [lease for lease in leases if lease.id in stuck]
+    if found:
+        pools = sorted({lease.pool for lease in found})
+        yield DoctorFinding(
+            kind="deadlock",
+            pool=pools[0],
+            words=f"{counted(len(found), 'lease')} of {', '.join(pools)} wait for each other: "
+            + _claim_names(found),
+            meaning="the command of each waits inside it for a slot that another one holds, so none goes on",
+            remedy="end one of them, or give one pool (or the machine) room for one more: "
+            f"{command('pool', 'set', pools[0], '--cap', str(caps[pools[0]] + 1))}",
+        )
 
 
 def _stale_demands(pool: str, demands: Sequence[Demand], now: float) -> DoctorFinding:

@@ -78,6 +78,7 @@ class StateDoctor:
         blocking = pool_checks.blocking_pools(dead, census, status)
         found = [*pool_checks.check_dead(dead, now, blocking=blocking), *pool_checks.check_counts(wrong)]
         found += pool_checks.check_unchecked(census, now)
+        found += pool_checks.check_deadlock(census, status)
         found += [*pool_checks.check_pools(pools), *pool_checks.check_fleet(pools)]
         return [*found, *pool_checks.check_times(census, now)]
 
