@@ -21,6 +21,8 @@ from flyball.sim.provider.capacity import Capacity
 
 SLACK_S = 1.0
 """A call may have had its slot so long before it came to the provider of a busy machine."""
+BLIND_S = 0.3
+"""No cap above the limit lasts so long: a refusal is there sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,10 @@ def seat_time(
     return SeatTime(served_s, possible_s)
 
 
-def _within(a: float, b: float, from_s: float, to_s: float) -> Iterator[tuple[float, float]]:
+def _within(a: float, b: float, from_s: float, to_s: float) -> Sequence[tuple[float, float]]:
+    """The part of one time that is in another, if any."""
     a, b = max(a, from_s), min(b, to_s)
-    if a < b:
-        yield a, b
+    return [(a, b)] if a < b else []
 
 
 def _levels(calls: Iterable[ServedCall], capacity: Capacity) -> Iterator[tuple[float, float, int]]:
@@ -91,21 +93,27 @@ def _levels(calls: Iterable[ServedCall], capacity: Capacity) -> Iterator[tuple[f
         yield at_s, next_s, inside
 
 
-def above_cap(calls: Iterable[ServedCall], looks: Sequence[Look]) -> int:
+@dataclass(frozen=True, slots=True)
+class CapCheck:
+    above: int = 0
     """Calls that came to the provider while more were there than the cap had been of late."""
-    return sum(
-        call.open > max(caps)
-        for call in calls
-        if (caps := [cap for at_s, cap in _caps(looks) if _is_near(at_s, call.began_s)])
-    )
+    unjudged: int = 0
+    """Calls that came while the bench did not get to look: a cap may have come and gone."""
 
 
-def _caps(looks: Sequence[Look]) -> Iterator[tuple[float, int]]:
-    return ((look.t_s, look.cap) for look in looks)
-
-
-def _is_near(at_s: float, moment_s: float) -> bool:
-    return moment_s - SLACK_S <= at_s <= moment_s + SLACK_S / 4
+def check_cap(calls: Iterable[ServedCall], looks: Sequence[Look]) -> CapCheck:
+    above = unjudged = 0
+    blind = [(look.t_s, after.t_s) for look, after in pairwise(looks) if after.t_s - look.t_s > BLIND_S]
+    for call in calls:
+        from_s, to_s = call.began_s - SLACK_S, call.began_s + BLIND_S
+        caps = [look.cap for look in looks if from_s <= look.t_s <= to_s]
+        if caps and call.open <= max(caps):
+            continue
+        if not caps or any(_within(*each, from_s, to_s) for each in blind):
+            unjudged += 1
+        else:
+            above += 1
+    return CapCheck(above, unjudged)
 
 
 def in_flight_s(calls: Iterable[ServedCall], owner: str) -> float:
@@ -115,14 +123,3 @@ def in_flight_s(calls: Iterable[ServedCall], owner: str) -> float:
         total += max(0.0, call.ended_s - max(call.began_s, end_s))
         end_s = max(end_s, call.ended_s)
     return total
-
-
-def caps_over_time(looks: Sequence[Look]) -> str:
-    """Each cap with the second it was first seen at: ``8, 10.2 s: 4``."""
-    words: list[str] = []
-    seen: int | None = None
-    for look in looks:
-        if look.cap != seen:
-            words.append(f"{look.t_s:.1f} s: {look.cap}")
-            seen = look.cap
-    return ", ".join(words)

@@ -7,7 +7,7 @@ something says so in a note instead of leaving it out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
@@ -128,6 +128,21 @@ def shown(value: float, unit: str) -> str:
         return str(value)
     digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f} {unit}".strip()
+
+
+def caps_over_time(looks: Iterable[tuple[float, int]]) -> str:
+    """Each cap with the second it was first seen at.
+
+    >>> caps_over_time([(0.2, 8), (0.5, 8), (0.7, 4)])
+    '0.2 s: 8, 0.7 s: 4'
+    """
+    words: list[str] = []
+    seen: int | None = None
+    for at_s, cap in looks:
+        if cap != seen:
+            words.append(f"{at_s:.1f} s: {cap}")
+            seen = cap
+    return ", ".join(words)
 
 
 # -- showing ----------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from queue import Empty, SimpleQueue
 
 from bench.fleet import BenchError
 from bench.homes import address, scratch
+from bench.report import caps_over_time
 from bench.steps_client import GOVERNED, PLAIN, POOL
 from flyball.governor.governor import Governor
 
@@ -78,14 +79,7 @@ class Outcome:
     looks: tuple[Look, ...] = ()
 
     def caps(self) -> str:
-        """The cap over time, each value with the second it was first seen at: ``8, 10.2 s: 4``."""
-        words: list[str] = []
-        seen: int | None = None
-        for look in self.looks:
-            if look.cap != seen:
-                words.append(f"{look.t_s:.1f} s: {look.cap}")
-                seen = look.cap
-        return ", ".join(words)
+        return caps_over_time((look.t_s, look.cap) for look in self.looks)
 
 
 def measure(load: Load, way: Way) -> Outcome:

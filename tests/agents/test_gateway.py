@@ -62,11 +62,9 @@ def test_a_refusal_is_waited_out_at_the_gateway_and_the_agent_does_not_see_it(
 
 
 def test_the_calls_of_one_claude_and_its_subagents_are_never_more_than_the_cap(bench_of: Benches) -> None:
-    bench, agent = bench_of(capacity="64", counts="auto"), ClaudeWithSubagents(24)
+    bench, agent = bench_of(capacity="64", counts="auto", paced=True), ClaudeWithSubagents(24)
     bench.flyball("pool", "set", "anthropic", "--cap", "2", "--static")
-    process = bench.start(agent)
-    bench.door.set()
-    done = finished(process)
+    done = bench.run(agent)
     assert done.code == 0, done.stderr
     tally = bench.provider.tally()
     assert tally.accepted > 20  # it runs 20 at once by itself, and says no to the others

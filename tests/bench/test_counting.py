@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.agents_log import CapCheck, SeatTime, ServedCall, check_cap, in_flight_s, seat_time
 from bench.agents_log import Look as AgentsLook
-from bench.agents_log import SeatTime, ServedCall, above_cap, in_flight_s, seat_time
 from bench.handoff import Turn, inversions, latencies
 from bench.peers.json_store import JsonStore
 from bench.recording import Recording, Step, recorded
@@ -152,9 +152,14 @@ def test_calls_that_go_on_after_the_seats_fell_below_them_earn_nothing() -> None
 
 
 def test_a_call_is_above_the_cap_where_no_cap_of_the_moment_allows_it() -> None:
-    looks = [AgentsLook(0.0, 3, 3, 3), AgentsLook(10.0, 2, 2, 3)]
-    assert above_cap([served(0.5, 1, open=3), served(10.2, 11, open=2)], looks) == 0
-    assert above_cap([served(0.5, 1, open=4), served(10.2, 11, open=3)], looks) == 2
+    looks = [AgentsLook(tenth / 10, 3 if tenth < 50 else 2, 2, 3) for tenth in range(100)]
+    assert check_cap([served(0.5, 1, open=3), served(7, 8, open=2)], looks) == CapCheck()
+    assert check_cap([served(0.5, 1, open=4), served(7, 8, open=3)], looks) == CapCheck(above=2)
+
+
+def test_a_cap_that_may_have_come_and_gone_between_two_looks_judges_no_call() -> None:
+    looks = [AgentsLook(at_s, 3, 3, 3) for at_s in (0.0, 0.1, 0.9, 1.0)]
+    assert check_cap([served(0.5, 1, open=4)], looks) == CapCheck(unjudged=1)
 
 
 def test_a_life_with_two_calls_at_once_is_in_flight_once() -> None:
