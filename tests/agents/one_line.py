@@ -122,10 +122,20 @@ class Terminal:
         while time.monotonic() < until_s:
             time.sleep(self._chance.uniform(*THINK_S))
             prompts += 1
-            self._submit(f"{self._prompt(first=prompts == 1)} {prompts}.", f" {prompts}.")
-            stops = self._told("stops")
-            assert self._wait(partial(self._has_news, "stops", stops)), self.screen
+            self.ask(self._prompt(first=prompts == 1), prompts)
         return prompts
+
+    def ask(self, prompt: str, number: int) -> None:
+        """Type a prompt, and wait for the end of its turn."""
+        stops = self._told("stops")
+        self._submit(f"{prompt} {number}.", f" {number}.")
+        assert self._wait(partial(self._has_news, "stops", stops)), self.screen
+
+    def stop_subagents(self) -> None:
+        """As a person does: Ctrl-X Ctrl-K, twice."""
+        for _ in range(2):
+            os.write(self._keys, b"\x18\x0b")
+            time.sleep(_TYPED_S)
 
     def _prompt(self, *, first: bool) -> str:
         run = f"errand: run sleep 1 && echo {self.project}"
@@ -205,10 +215,10 @@ class Home:
     def flyball(self, *words: str) -> None:
         subprocess.run([*FLYBALL, *words], env=self.env, capture_output=True, check=True, timeout=60)
 
-    def open_terminals(self, *, before: str = "") -> list[Terminal]:
+    def open_terminals(self, *, before: str = "", projects: Sequence[str] = PROJECTS) -> list[Terminal]:
         """``before``: what is typed into their shells first."""
         argv = _in_shell(before, "claude --model sonnet --permission-mode acceptEdits")
-        return [Terminal(self.bench, project, self.env, argv) for project in PROJECTS]
+        return [Terminal(self.bench, project, self.env, argv) for project in projects]
 
     def start_script(self, *, before: str = "") -> subprocess.Popen[str]:
         folder = self._place / SCRIPTS

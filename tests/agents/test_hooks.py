@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flyball.hooks.subagents import SETTLED_S
 from flyball.sim.provider.dialect import ANSWER
 from tests.agents.bench import FLYBALL, Bench, Benches, finished, until
 from tests.agents.kit import PROMPT, Agent, Claude, Codex, Gemini, Opencode
+from tests.agents.one_line import PROJECTS, Home
 
 NO_NETWORK = {"npm_config_fetch_retries": "0", "npm_config_fetch_timeout": "500"}
 """With a plugin in its folder opencode fetches a package of its own first; here it cannot."""
@@ -169,6 +172,26 @@ def test_the_subagents_of_a_claude_under_exec_add_to_its_slot(bench_of: Benches)
     done = finished(process)
     assert done.code == 0, done.stderr
     assert plainly.names() == []
+
+
+def test_subagents_that_a_person_stops_give_their_slots_back_when_a_turn_is_over(bench_of: Benches) -> None:
+    bench = bench_of()
+    bench.door.set()
+    (terminal,) = Home(bench).open_terminals(projects=PROJECTS[:1])
+
+    def held() -> int:
+        return len(bench.pool("anthropic").get("leases", ()))
+
+    long_run = "errand: run python3 -c 'import time; time.sleep(300)'"
+    terminal.ask(f"errand: delegate 2 general-purpose = {long_run}", 1)
+    time.sleep(SETTLED_S)
+    terminal.ask("Say that you are done", 2)
+    assert held() == 3
+    terminal.stop_subagents()
+    terminal.ask("Say that you are done", 3)
+    until(lambda: held() == 1, "the session's own slot alone", while_runs=terminal.process)
+    terminal.leave()
+    assert held() == 0
 
 
 def test_a_claude_whose_calls_the_gateway_counts_takes_no_slot_of_the_provider(bench_of: Benches) -> None:

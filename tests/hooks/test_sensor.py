@@ -181,6 +181,94 @@ def test_a_call_that_comes_to_nothing_gives_its_slot_back(governor: Governor, ag
     assert names(governor) == [f"claude-{agent.pid}"]
 
 
+def change_record(tmp_path: Path, **changes: object) -> None:
+    """What is kept of the one subagent, as another time or a killed hook would have left it."""
+    (path,) = (tmp_path / "flyball" / "hooks" / "sessions").glob("*.json")
+    record = json.loads(path.read_text())
+    record["subagents"][0].update(changes)
+    path.write_text(json.dumps(record))
+
+
+def test_a_subagent_whose_end_was_not_told_gives_its_slot_back_when_the_turn_is_over(
+    governor: Governor, agents: Agents, tmp_path: Path
+) -> None:
+    agent = agents()
+    agent.tell("SessionStart", source="startup", cwd="/")
+    hear(agent.want("t1"))
+    agent.tell("SubagentStart", agent_id="a1", agent_type="Explore")
+    change_record(tmp_path, at=0.0)
+    agent.tell("Stop", background_tasks=[{"id": "a1", "type": "subagent"}])
+    assert len(names(governor)) == 2
+    agent.tell("Stop")
+    assert len(names(governor)) == 2
+    agent.tell("Stop", background_tasks=[])
+    assert names(governor) == [f"claude-{agent.pid}"]
+
+
+def test_the_end_of_a_turn_leaves_those_that_may_have_begun_since(governor: Governor, agents: Agents) -> None:
+    agent = agents()
+    agent.tell("SessionStart", source="startup", cwd="/")
+    for call in ("t1", "t2"):
+        hear(agent.want(call))
+    agent.tell("SubagentStart", agent_id="a1", agent_type="Explore")
+    agent.tell("Stop", background_tasks=[])
+    assert len(names(governor)) == 3
+
+
+def test_the_end_of_a_subagent_whose_begin_was_not_heard_gives_its_slot_back(
+    governor: Governor, agents: Agents
+) -> None:
+    agent = agents()
+    agent.tell("SessionStart", source="startup", cwd="/")
+    hear(agent.want("t1"))
+    agent.tell("SubagentStop", agent_id="a1", agent_type="Explore")
+    assert names(governor) == [f"claude-{agent.pid}"]
+
+
+def test_a_subagent_whose_slot_was_not_handed_over_has_one_all_the_same(
+    governor: Governor, agents: Agents, tmp_path: Path
+) -> None:
+    governor.set_pool(POOL, cap=2, adaptive=False)
+    agent = agents()
+    agent.tell("SessionStart", source="startup", cwd="/")
+    hear(agent.want("t1"))
+    change_record(tmp_path, handed_over=False)
+    agent.tell("SubagentStart", agent_id="a1", agent_type="Explore")
+    assert names(governor) == [f"claude-{agent.pid}", f"claude-{agent.pid} > subagent Explore"]
+    agent.tell("SubagentStop", agent_id="a1", agent_type="Explore")
+    assert names(governor) == [f"claude-{agent.pid}"]
+
+
+@pytest.mark.parametrize("after_s", [0.02 * step for step in range(1, 11)])
+@pytest.mark.parametrize("killed", ["PreToolUse", "SubagentStart", "SubagentStop"])
+def test_a_hook_that_is_killed_loses_no_slot(
+    killed: str, after_s: float, governor: Governor, agents: Agents, tmp_path: Path
+) -> None:
+    governor.set_pool(POOL, cap=2, adaptive=False)
+    agent = agents(wait="5s")
+    agent.tell("SessionStart", source="startup", cwd="/")
+    one = {"agent_id": "a1", "agent_type": "Explore"}
+    call = {"tool_name": "Agent", "tool_use_id": "t1", "tool_input": {"subagent_type": "Explore"}}
+    for event, payload in (("PreToolUse", call), ("SubagentStart", one), ("SubagentStop", one)):
+        argv = [sys.executable, "-P", "-m", "flyball.hooks", "claude", event, "5"]
+        hook = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        assert hook.stdin is not None
+        hook.stdin.write(json.dumps({**payload, "flyball_pid": agent.pid}).encode())
+        hook.stdin.close()
+        try:
+            hook.wait(after_s if event == killed else LONGEST_S)
+        except subprocess.TimeoutExpired:
+            hook.kill()
+            hook.wait()
+        if event == "SubagentStart":
+            governor.reap()
+            assert len(names(governor)) == 2 or event == killed
+    if len(names(governor)) > 1:
+        change_record(tmp_path, at=0.0)
+        agent.tell("Stop", background_tasks=[])
+    assert names(governor) == [f"claude-{agent.pid}"]
+
+
 def test_a_subagent_that_no_call_wanted_is_counted_when_it_begins(governor: Governor, agents: Agents) -> None:
     governor.set_pool(POOL, cap=1, adaptive=False)
     agent = agents(wait="1s")

@@ -6,7 +6,8 @@ background, and its session goes on; ``run_in_background: false`` makes the sess
     PreToolUse           before the subagent; may deny it, and its reason is told to the model
     PostToolUseFailure   the call failed; PermissionDenied: it was not allowed
     SubagentStart        awaited by the subagent before its first call; also where no tool call wanted it
-    SubagentStop         its end
+    SubagentStop         its end; claude tells of none where a person stops it
+    Stop                 the end of a turn, with the subagents that still run
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class ClaudeHooks:
         HookEntry("PermissionDenied", "|".join(TOOLS), waits=False),
         HookEntry("SubagentStart", None, waits=True),
         HookEntry("SubagentStop", None, waits=False),
+        HookEntry("Stop", None, waits=False),
         HookEntry("SessionEnd", None, waits=False),
     )
 
@@ -54,6 +56,12 @@ class ClaudeHooks:
             return HookEvent(kind=HookEventKind.SESSION_ENDS, folder=folder) if over else None
         if name in ("SubagentStart", "SubagentStop"):
             return subagent_event(payload, begins=name == "SubagentStart")
+        if name == "Stop":
+            tasks = payload.get("background_tasks")
+            if not isinstance(tasks, list):
+                return None
+            running = frozenset(text_field(task, "id") for task in tasks)
+            return HookEvent(kind=HookEventKind.TURN_ENDS, folder=folder, running=running)
         if text_field(payload, "tool_name") not in TOOLS:
             return None
         wanted = name == "PreToolUse"

@@ -19,6 +19,8 @@ class HookEventKind(Enum):
     """It was wanted and did not begin: another hook, a person or an error was in the way."""
     SUBAGENT_BEGINS = "subagent begins"
     SUBAGENT_ENDS = "subagent ends"
+    TURN_ENDS = "turn ends"
+    """The session waits for its person, and says which subagents still run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,8 @@ class HookEvent:
     """The session itself wants it, not one of its subagents."""
     foreground: bool = False
     """Who wants it does nothing until the subagent is done."""
+    running: frozenset[str] = frozenset()
+    """At the end of a turn: the subagents that go on."""
 
 
 def text_field(payload: object, *path: str) -> str:

@@ -10,7 +10,7 @@ its call has waited, and one that rides on its session's slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -53,14 +53,12 @@ class Sensor:
             case HookEventKind.SUBAGENT_BEGINS if not self.calls_counted:
                 self._begin(event, wait_s)
             case HookEventKind.SUBAGENT_REFUSED:
-                self._give_back(self._change(lambda record: record.refuse(event.call)))
+                self._give_back(lambda record: record.refused(event.call))
             case HookEventKind.SUBAGENT_ENDS:
-                self._give_back(self._change(lambda record: record.end(event.agent)))
+                self._give_back(lambda record: record.ended(event.agent, event.agent_kind))
+            case HookEventKind.TURN_ENDS:
+                self._give_back(lambda record: record.over(event.running, boot_seconds()))
         return None
-
-    def _change(self, act: Callable[[SessionRecord], Subagent | None]) -> Subagent | None:
-        """One step on the record, if there is one."""
-        return self._file.change(lambda record: (record, act(record) if record is not None else None))
 
     # -- the session --------------------------------------------------------------------------------------
 
@@ -78,33 +76,30 @@ class Sensor:
         return self._file.change(act)
 
     def _close_session(self) -> None:
-        record = self._file.change(lambda record: (None, record))
-        if record is None:
-            return
-        self._give_back(*record.subagents)
-        if record.owned:
+        self._give_back(lambda record: record.subagents)
+        record = self._file.read()
+        if record is not None and record.owned:
             self._slots.release(record.lease, record.asked_at)
+        self._file.change(lambda _: (None, None))
 
     # -- subagents ----------------------------------------------------------------------------------------
 
     def _take_slot(self, event: HookEvent, wait_s: float) -> str | None:
         session = self._open_session(event)
+        self._give_back(lambda record: record.unbegun(boot_seconds()))
         riding = Subagent(event.agent_kind, boot_seconds(), call=event.call, agent=event.agent)
 
-        def act(record: SessionRecord | None) -> tuple[SessionRecord, tuple[bool, list[Subagent]]]:
+        def act(record: SessionRecord | None) -> tuple[SessionRecord, bool]:
             record = record or session
-            over = record.forget_unbegun(boot_seconds())
             rides = record.may_ride(by_session=event.by_session, foreground=event.foreground)
             if rides:
                 record.add(riding)
-            return record, (rides, over)
+            return record, rides
 
-        rides, over = self._file.change(act)
-        self._give_back(*over)
-        if rides:
+        if self._file.change(act):
             return None
         try:
-            self._note(session, self._slots.acquire(session, event, wait_s))
+            self._acquire(session, event, wait_s)
         except RefusedError as error:
             return _refusal_words(error, wait_s)
         return None
@@ -117,13 +112,29 @@ class Sensor:
             record = record or session
             return record, record.begin(event.agent, event.agent_kind)
 
-        if self._file.change(act) is not None:
+        known = self._file.change(act)
+        if known is not None and known.handed_over:
             return
+        if known is not None:
+            # The hook that waited for its slot was killed.
+            self._give_back(lambda _: [known])
         try:
-            subagent = self._slots.acquire(session, event, wait_s)
+            self._acquire(session, event, wait_s)
         except RefusedError:
-            subagent = self._slots.hold(session, event)
+            self._note(session, self._slots.hold(session, event))
+
+    def _acquire(self, session: SessionRecord, event: HookEvent, wait_s: float) -> None:
+        """Wait for a slot, write down that it is there, and hand it to the agent's process."""
+        subagent = self._slots.acquire(session, event, wait_s)
         self._note(session, subagent)
+        self._slots.hand_over(subagent)
+
+        def act(record: SessionRecord | None) -> tuple[SessionRecord | None, None]:
+            for each in record.subagents if record is not None else ():
+                each.handed_over |= each.key == subagent.key
+            return record, None
+
+        self._file.change(act)
 
     def _note(self, session: SessionRecord, subagent: Subagent) -> None:
         def act(record: SessionRecord | None) -> tuple[SessionRecord, None]:
@@ -133,10 +144,21 @@ class Sensor:
 
         self._file.change(act)
 
-    def _give_back(self, *subagents: Subagent | None) -> None:
-        for subagent in subagents:
-            if subagent is not None and not subagent.rides:
+    def _give_back(self, choose: Callable[[SessionRecord], Sequence[Subagent]]) -> None:
+        """End the slots of some of the session's subagents, if there is a session."""
+        record = self._file.read()
+        gone = choose(record) if record is not None else ()
+        for subagent in gone:
+            if not subagent.rides:
                 self._slots.release(subagent.lease, subagent.asked_at)
+
+        def act(record: SessionRecord | None) -> tuple[SessionRecord | None, None]:
+            if record is not None:
+                record.strike_out(gone)
+            return record, None
+
+        if gone:
+            self._file.change(act)
 
 
 def _refusal_words(error: RefusedError, wait_s: float) -> str:

@@ -36,7 +36,7 @@ class SessionFile:
         lock = LockFile.of(str(self.folder / "lock"))
         lock.acquire()
         try:
-            record, answer = act(self._read())
+            record, answer = act(self.read())
             if record is None:
                 self.path.unlink(missing_ok=True)
             else:
@@ -45,8 +45,8 @@ class SessionFile:
         finally:
             lock.release()
 
-    def _read(self) -> SessionRecord | None:
-        """None also for what another version wrote: its session is then counted anew."""
+    def read(self) -> SessionRecord | None:
+        """What is there. None also for what another version wrote: its session is then counted anew."""
         try:
             return parse_record(json.loads(self.path.read_bytes()))
         except (OSError, ValueError, KeyError, TypeError):

@@ -99,8 +99,8 @@ class Slots:
     # -- subagents ----------------------------------------------------------------------------------------
 
     def acquire(self, session: SessionRecord, event: HookEvent, wait_s: float) -> Subagent:
-        """Wait for a slot and hand it to the agent's process. Raises RefusedError, at once where none is
-        expected in time."""
+        """Wait for a slot; it is this process's until ``hand_over``. Raises RefusedError, at once where none
+        is expected in time."""
         asking = AskRequest(
             pool=session.pool,
             project=session.project,
@@ -114,14 +114,20 @@ class Slots:
             if verdict.estimate_s is not None and time.monotonic() + verdict.estimate_s > end:
                 raise WaitTimeoutError(verdict, 0.0)
 
-        behind, pid = internals(self._governor), self._holder.pid
-        lease = behind.acquire(asking, timeout=wait_s, on_wait=on_wait)
-        asked_at = lease.verdict.asked_at
-        bound, after = behind.store.rebind(lease.id, self._holder, launcher_pid=pid, asked_at=asked_at)
+        lease = internals(self._governor).acquire(asking, timeout=wait_s, on_wait=on_wait)
+        subagent = self._subagent(event, lease.id, lease.verdict.asked_at)
+        subagent.handed_over = False
+        return subagent
+
+    def hand_over(self, subagent: Subagent) -> None:
+        """The slot lives with the agent's process from now on."""
+        behind = internals(self._governor)
+        bound, after = behind.store.rebind(
+            subagent.lease, self._holder, launcher_pid=self._holder.pid, asked_at=subagent.asked_at
+        )
         behind.settle(after)
         if bound:
             self._show_alive()
-        return self._subagent(event, lease.id, asked_at)
 
     def hold(self, session: SessionRecord, event: HookEvent) -> Subagent:
         """Count one that runs already, also beyond the cap."""

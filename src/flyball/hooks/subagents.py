@@ -6,10 +6,14 @@ its subagent, or else the oldest of any kind. Slots are alike, so a mix-up chang
 
 As many subagents as the session has slots ride on these while the session does nothing but wait for them.
 All others have a slot of their own.
+
+A hook may be killed between any two of its steps. So a slot is written down before it is handed to the
+agent's process, and given back before it is struck out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,6 +21,8 @@ MOST = 1000
 """Subagents that are kept of one session; the oldest are forgotten, and their slots end with the session."""
 BEGIN_S = 120.0
 """A granted call whose subagent has not begun by then is taken to have come to nothing."""
+SETTLED_S = 10.0
+"""A subagent younger than that may have begun after its session listed those that run."""
 
 
 @dataclass(slots=True)
@@ -32,10 +38,17 @@ class Subagent:
     lease: int = 0
     """0: it rides on the session's own slot."""
     asked_at: float = 0.0
+    handed_over: bool = True
+    """The slot is the agent's process's own. Until then it ends with the hook that waited for it."""
 
     @property
     def rides(self) -> bool:
         return self.lease == 0
+
+    @property
+    def key(self) -> tuple[int, str, float]:
+        """What tells it from the others of its session."""
+        return self.lease, self.call, self.at
 
 
 @dataclass(slots=True)
@@ -65,32 +78,35 @@ class SessionRecord:
         known = next((each for each in self.subagents if each.agent == agent), None)
         if known is not None:
             return known
-        waiting = [each for each in self.subagents if not each.agent]
+        unbegun = [each for each in self.subagents if not each.agent]
+        waiting = [each for each in unbegun if each.handed_over] or unbegun
         same = [each for each in waiting if each.kind == kind]
         found = next(iter(same or waiting), None)
         if found is not None:
             found.agent, found.kind = agent, kind
         return found
 
-    def end(self, agent: str) -> Subagent | None:
-        """The subagent that ended."""
-        return self._take(next((each for each in self.subagents if each.agent == agent), None))
+    def ended(self, agent: str, kind: str) -> list[Subagent]:
+        """The one that ended. Where its begin was not heard: the oldest of its kind that has not begun."""
+        known = [each for each in self.subagents if each.agent == agent]
+        return (known or [each for each in self.subagents if not each.agent and each.kind == kind])[:1]
 
-    def refuse(self, call: str) -> Subagent | None:
+    def refused(self, call: str) -> list[Subagent]:
         """The one that was wanted by this call and did not begin."""
-        found = (each for each in self.subagents if each.call == call and not each.agent)
-        return self._take(next(found, None))
+        return [each for each in self.subagents if each.call == call and not each.agent][:1]
 
-    def forget_unbegun(self, now: float) -> list[Subagent]:
-        """Those whose subagent never began."""
-        over = [each for each in self.subagents if not each.agent and now - each.at > BEGIN_S]
-        self.subagents = [each for each in self.subagents if each not in over]
-        return over
+    def over(self, running: frozenset[str], now: float) -> list[Subagent]:
+        """Those that began and are not among those that run, at the end of a turn."""
+        begun = [each for each in self.subagents if each.agent and each.agent not in running]
+        return [each for each in begun if now - each.at > SETTLED_S]
 
-    def _take(self, subagent: Subagent | None) -> Subagent | None:
-        if subagent is not None:
-            self.subagents = [each for each in self.subagents if each is not subagent]
-        return subagent
+    def unbegun(self, now: float) -> list[Subagent]:
+        """Those that were wanted and never began."""
+        return [each for each in self.subagents if not each.agent and now - each.at > BEGIN_S]
+
+    def strike_out(self, gone: Sequence[Subagent]) -> None:
+        keys = [each.key for each in gone]
+        self.subagents = [each for each in self.subagents if each.key not in keys]
 
 
 def dump_record(record: SessionRecord) -> dict[str, Any]:
