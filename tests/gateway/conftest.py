@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,11 @@ class ScriptedServer:
                 while self._answers and (request := _read_request(client)):
                     self.heard.append(request)
                     answer = self._answers.pop(0)
-                    client.sendall(answer.removesuffix(b"<close>"))
+                    first, *later = answer.removesuffix(b"<close>").split(b"<pause>")
+                    client.sendall(first)
+                    for part in later:
+                        time.sleep(0.05)
+                        client.sendall(part)
                     if answer.endswith(b"<close>"):
                         break
 

@@ -132,6 +132,22 @@ def test_status_tells_the_calls_under_way_and_those_whose_clients_were_refused(
     until(lambda: counted() == {**counts, "refused": 2}, "both refusals are counted")
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_error_in_a_stream_that_began_well_is_told_to_the_pool(
+    running: RunningGateway, scripted: Callable[..., ScriptedServer], parts: int
+) -> None:
+    error = (
+        b'event: error\ndata: {"type": "error", "error": {"type": "rate_limit_error", "message": "x"}}\n\n'
+    )
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(error)
+    answer = (head + error,) if parts == 1 else (head, error)
+    server = scripted(b"<pause>".join(answer))
+    status, _, body = running.call(server.url)
+    assert (status, body) == (200, error)
+    until(lambda: running.pool().throttle_count, "the pool knows of it")
+    assert running.pool().in_use == 0
+
+
 def test_what_headers_say_of_a_usage_window_holds_up_the_next_call(
     running: RunningGateway, scripted: Callable[..., ScriptedServer]
 ) -> None:

@@ -246,15 +246,13 @@ class Calls:
         connection, answer = exchange.connection, exchange.answer
         tells: list[asyncio.Task[None]] = []
 
-        def tell(signal: object) -> None:
-            if isinstance(signal, Signal):
-                tells.append(asyncio.ensure_future(hold.tell(signal, news=True)))
+        def tell(signal: Signal) -> None:
+            tells.append(asyncio.ensure_future(hold.tell(signal, news=True)))
 
-        answer.on_signal = tell
         error: BaseException | None = None
         try:
             client.follow(connection)
-            answer.relay_to(client)
+            answer.relay_to(client, tell)
             await answer.done
             hold.settle(answer.listener.used)
         except AnswerError as broken:

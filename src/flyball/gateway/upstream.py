@@ -21,6 +21,7 @@ from typing import Protocol
 
 import httptools
 
+from flyball.core.signals import Signal
 from flyball.gateway.address import Upstream
 from flyball.gateway.outbound_proxy import find_proxy, open_tunnel
 from flyball.gateway.upload import Upload
@@ -55,13 +56,14 @@ class Answer:
 
     __slots__ = (
         "_raw",
+        "_said",
         "_sink",
+        "_tell",
         "body",
         "done",
         "headers",
         "keeps_connection",
         "listener",
-        "on_signal",
         "ready",
         "status",
         "to_end_of_connection",
@@ -76,10 +78,11 @@ class Answer:
         """The head of a good answer is there, or enough of an error."""
         self.done: asyncio.Future[None] = loop.create_future()
         self.listener: ResponseListener = DEAF
-        self.on_signal: Callable[[object], None] = lambda _: None
         self.keeps_connection = True
         self.to_end_of_connection = False
         self._raw: list[bytes] = []
+        self._said: list[Signal] = []
+        self._tell: Callable[[Signal], None] | None = None
         self._sink: Sink | None = None
 
     def header_map(self) -> dict[str, str]:
@@ -91,11 +94,23 @@ class Answer:
         else:
             self._raw.append(data)
 
-    def relay_to(self, sink: Sink) -> None:
-        """Hand over what has come, and everything that follows as it comes."""
+    def relay_to(self, sink: Sink, tell: Callable[[Signal], None]) -> None:
+        """Hand over what has come and tell what it said, and everything that follows as it comes."""
         held, self._raw, self._sink = self._raw, [], sink
         if held:
             sink.write(b"".join(held))
+        self._tell = tell
+        for said in self._said:
+            tell(said)
+
+    def note(self, said: Signal | None) -> None:
+        """An error that the body tells of; it may have come together with the head."""
+        if said is None:
+            return
+        if self._tell is not None:
+            self._tell(said)
+        else:
+            self._said.append(said)
 
     def fail(self, error: AnswerError) -> None:
         for future in (self.ready, self.done):
@@ -252,8 +267,8 @@ class UpstreamConnection(asyncio.Protocol):
         if answer.status >= 400:
             if not answer.ready.done():
                 answer.body += body
-        elif (said := answer.listener.hear(body)) is not None:
-            answer.on_signal(said)
+        else:
+            answer.note(answer.listener.hear(body))
 
     def on_message_complete(self) -> None:
         self._complete = True
@@ -263,8 +278,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _finish(self, answer: Answer) -> None:
         self.used = True
-        if answer.status < 400 and (said := answer.listener.end()) is not None:
-            answer.on_signal(said)
+        if answer.status < 400:
+            answer.note(answer.listener.end())
         for future in (answer.ready, answer.done):
             if not future.done():
                 future.set_result(None)
