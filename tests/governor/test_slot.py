@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 
@@ -25,11 +24,12 @@ def test_a_slot_is_held_for_the_length_of_the_block(gov: Governor) -> None:
 def test_answers_that_come_much_later_than_before_are_told_as_slow(gov: Governor) -> None:
     def told(took_s: float) -> SignalKind:
         with gov.slot("p") as lease:
-            time.sleep(took_s)
+            # So long that what a busy machine adds to it means nothing.
+            lease._granted_at -= took_s
             return lease.report(200).kind
 
-    assert {told(0.0) for _ in range(60)} == {SignalKind.OK}
-    assert SignalKind.SLOW in [told(0.05) for _ in range(30)]
+    assert {told(100.0) for _ in range(60)} == {SignalKind.OK}
+    assert SignalKind.SLOW in [told(500.0) for _ in range(30)]
     with gov.slot("another") as lease:
         assert lease.report(200).kind is SignalKind.OK
 

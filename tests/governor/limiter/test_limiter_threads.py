@@ -71,10 +71,27 @@ def test_time_alone_opens_the_gate_for_threads() -> None:
     assert empty(limiter)
 
 
-def test_the_watch_over_the_time_passes_on_when_the_watcher_gives_up() -> None:
-    limiter = Limiter(cap=4)
+class Clock:
+    """Stands still until it is moved, so that a limiter stays closed however busy the machine is."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def closed_limiter(clock: Clock) -> Limiter:
+    """It looks at its clock again every 50 ms, as long as a waiter does that for it."""
+    limiter = Limiter(cap=4, clock=clock)
     with limiter.slot() as slot:
-        slot.report(Signal(SignalKind.THROTTLED, retry_after_s=0.06))
+        slot.report(Signal(SignalKind.THROTTLED, retry_after_s=0.05))
+    return limiter
+
+
+def test_the_watch_over_the_time_passes_on_when_the_watcher_gives_up() -> None:
+    clock = Clock()
+    limiter = closed_limiter(clock)
     patient = Person(limiter.acquire)
     line_is(limiter, 1)
 
@@ -85,14 +102,14 @@ def test_the_watch_over_the_time_passes_on_when_the_watcher_gives_up() -> None:
     with pytest.raises(WaitTimeoutError):
         limiter.acquire(priority=-1, timeout=0.01)
     run(impatient())
+    clock.now += 1.0
     patient.outcome().release()
     assert empty(limiter)
 
 
 def test_time_opens_the_gate_when_the_loop_that_watched_is_gone() -> None:
-    limiter = Limiter(cap=4)
-    with limiter.slot() as slot:
-        slot.report(Signal(SignalKind.THROTTLED, retry_after_s=0.05))
+    clock = Clock()
+    limiter = closed_limiter(clock)
     loop = asyncio.new_event_loop()
     task = loop.create_task(limiter.acquire_async())
     loop.run_until_complete(line_of(limiter, 1))
@@ -102,6 +119,7 @@ def test_time_opens_the_gate_when_the_loop_that_watched_is_gone() -> None:
     with pytest.raises(asyncio.CancelledError):
         loop.run_until_complete(task)
     loop.close()
+    clock.now += 1.0
     patient.outcome().release()
     assert empty(limiter)
 
