@@ -25,7 +25,7 @@ from pathlib import Path
 from bench.agents_log import Look, ServedCall
 from bench.homes import address, scratch
 from flyball.core.signals import REJECTIONS
-from flyball.gateway.presence import ask_gateway, find_gateway
+from flyball.gateway.lifetime import ask_gateway, find_gateway
 from flyball.governor.governor import Governor
 from flyball.runtimes.port import Ending
 from flyball.runtimes.registry import load as runtime_named

@@ -265,7 +265,7 @@ def _memory_per_stream(between: Between, sizes: Sizes, *, count: int) -> tuple[f
 @contextmanager
 def _gateway(home: Path, port: int) -> Iterator[Between]:
     from flyball.gateway.address import base_address
-    from flyball.gateway.presence import find_gateway
+    from flyball.gateway.lifetime import find_gateway
 
     state = home / "state"
     env = {**_environment(), "FLYBALL_HOME": str(state)}

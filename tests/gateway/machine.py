@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flyball.gateway.presence import Gateway, ask_gateway, find_gateway
+from flyball.gateway.lifetime import Gateway, ask_gateway, find_gateway
 from flyball.sim.provider.server import Provider
 
 FLYBALL = [sys.executable, "-m", "flyball"]

@@ -11,7 +11,7 @@ import pytest
 from flyball.core.pool.model import Outcome
 from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError
-from flyball.gateway import call_slots, store_pulse
+from flyball.gateway import call_slots, store_health
 from flyball.gateway.call_slots import CallGate, CallSlots
 from flyball.governor.ask import asking_for
 from flyball.governor.governor import Governor
@@ -53,11 +53,11 @@ class Scene:
         error = StoreError("away")
         error.maybe_done = maybe_done
         self.store.break_on(*AWAY, error=error)
-        slots.pulse.fail(error)
+        slots.health.fail(error)
 
     async def come_back(self, slots: CallSlots) -> None:
         self.store.mend()
-        await slots.pulse.wait_for_answer(asyncio.get_running_loop().time() + LATEST_S)
+        await slots.health.wait_for_answer(asyncio.get_running_loop().time() + LATEST_S)
 
     @property
     def in_use(self) -> int:
@@ -146,7 +146,7 @@ def test_no_slot_that_was_not_held_is_used_in_an_outage(scene: Scene) -> None:
     async def story(slots: CallSlots) -> None:
         scene.go(slots)
         waiting = take(slots)
-        await asyncio.sleep(2 * store_pulse.AGAIN_S)
+        await asyncio.sleep(2 * store_health.AGAIN_S)
         assert not waiting.done()
         await scene.come_back(slots)
         await (await waiting).free()
@@ -205,7 +205,7 @@ def test_a_lease_that_may_be_gone_is_not_handed_on(scene: Scene) -> None:
         scene.store.break_on(*AWAY, error=error)
         await first.free()
         waiting = take(slots)
-        await asyncio.sleep(2 * store_pulse.AGAIN_S)
+        await asyncio.sleep(2 * store_health.AGAIN_S)
         assert not waiting.done()
         await scene.come_back(slots)
         await (await waiting).free()
@@ -239,10 +239,10 @@ def test_no_lease_is_handed_on_for_so_long_that_its_server_may_have_given_it_to_
         first = await take(slots)
         scene.go(slots)
         late = boot_seconds() + call_slots.HANDED_ON_S + 1
-        monkeypatch.setattr("flyball.gateway.store_pulse.boot_seconds", lambda: late)
+        monkeypatch.setattr("flyball.gateway.store_health.boot_seconds", lambda: late)
         waiting = take(slots)
         await first.free()
-        await asyncio.sleep(2 * store_pulse.AGAIN_S)
+        await asyncio.sleep(2 * store_health.AGAIN_S)
         assert not waiting.done()
         await scene.come_back(slots)
         await (await waiting).free()

@@ -16,7 +16,7 @@ import pytest
 from flyball.errors import UsageError
 from flyball.gateway.address import Route, base_address, parse_target
 from flyball.gateway.environment import gateway_variables
-from flyball.gateway.presence import ask_gateway
+from flyball.gateway.lifetime import ask_gateway
 from flyball.integrations.model_call import is_model_call
 from flyball.integrations.retry import RetryPolicy
 from flyball.sim.provider.capacity import Capacity

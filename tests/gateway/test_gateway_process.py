@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import pytest
 
-from flyball.gateway.presence import ask_gateway
+from flyball.gateway.lifetime import ask_gateway
 from flyball.sim.provider.server import Provider
 from tests.gateway.machine import CALL, FLYBALL, Machine
 from tests.waiting import until

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from flyball.gateway import client_connection
-from flyball.gateway.presence import Gateway, Presence, ask_gateway, find_gateway
+from flyball.gateway.lifetime import Gateway, GatewayConnection, ask_gateway, find_gateway
 from flyball.gateway.server import open_place
 from flyball.host.loopback_port import bind_port, peer_uid, reserve_port
 from tests.gateway.conftest import RunningGateway, ScriptedServer
@@ -295,7 +295,7 @@ def test_a_port_that_is_listened_on_is_not_shared(tmp_path: Path) -> None:
 @on_linux
 def test_the_port_stays_taken_as_long_as_a_process_needs_the_gateway(tmp_path: Path) -> None:
     running = RunningGateway(tmp_path, f"sqlite:///{tmp_path}/governor.db")
-    presence = Presence(running.gateway)
+    connection = GatewayConnection(running.gateway)
     assert ask_gateway(running.gateway, "status") == {
         "pid": os.getpid(),
         "connections": 0,
@@ -308,7 +308,7 @@ def test_the_port_stays_taken_as_long_as_a_process_needs_the_gateway(tmp_path: P
     running.close()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", running.gateway.port))
-    presence.close()
+    connection.close()
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", running.gateway.port))

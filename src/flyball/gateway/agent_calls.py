@@ -15,7 +15,7 @@ from flyball.core.pool.settings import Counting, PoolSettings
 from flyball.errors import StoreError
 from flyball.gateway.agent_route import AgentRoute, LaunchChange, NoRoute, find_route
 from flyball.gateway.agents_pool import ensure_agents_pool
-from flyball.gateway.presence import Gateway, Presence, ensure_gateway
+from flyball.gateway.lifetime import Gateway, GatewayConnection, ensure_gateway
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
 
@@ -36,9 +36,9 @@ class AgentCalls:
             self.gateway.address, project=project, name=name, pool=self.calls_pool, priority=priority
         )
 
-    def presence(self) -> Presence:
+    def gateway_connection(self) -> GatewayConnection:
         """Keeps the gateway there as long as it is held."""
-        return Presence(self.gateway)
+        return GatewayConnection(self.gateway)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from flyball.errors import RefusedError, StoreError
 from flyball.gateway.address import Route
 from flyball.gateway.call_slots import CallGate, CallSlots
 from flyball.gateway.upload import Upload
-from flyball.gateway.upstream import Answer, AnswerError, ConnectionPool, UpstreamConnection
+from flyball.gateway.upstream import Answer, AnswerError, UpstreamConnection, UpstreamConnections
 from flyball.governor.ask import AskRequest, asking_for
 from flyball.governor.family_pools import FamilyPools
 from flyball.governor.governor import Governor
@@ -101,7 +101,7 @@ class Request:
         return min(0.9 * min(said), longest_s) if said else WAIT_S
 
 
-class Client(Protocol):
+class CallerConnection(Protocol):
     """What a call needs of the connection that it came from."""
 
     def write(self, data: bytes) -> None: ...
@@ -111,7 +111,7 @@ class Client(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class GatewayRefusal:
     """An answer of the gateway's own."""
 
     status: int
@@ -132,7 +132,7 @@ class Calls:
     governor: Governor
     families: FamilyPools
     policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1000, max_wait_s=LONGEST_WAIT_S))
-    connections: ConnectionPool = field(default_factory=ConnectionPool)
+    connections: UpstreamConnections = field(default_factory=UpstreamConnections)
     waiting_limit: int = WAITING_LIMIT
     under_way: int = field(default=0, init=False)
     """Model calls whose clients do not have the whole answer yet; those that wait are among them."""
@@ -148,7 +148,9 @@ class Calls:
         self.slots.close()
         self.connections.close()
 
-    async def pass_on(self, request: Request, route: Route, client: Client) -> Refusal | bool:
+    async def pass_on(
+        self, request: Request, route: Route, client: CallerConnection
+    ) -> GatewayRefusal | bool:
         """Carry the call out. A refusal is for the caller to write; else, whether the connection is kept."""
         if not is_model_call(request.method, route.path):
             return await self._pass_on(request, route, client, governed=False)
@@ -157,16 +159,18 @@ class Calls:
             done = await self._pass_on(request, route, client, governed=True)
         finally:
             self.under_way -= 1
-        self.refused += isinstance(done, Refusal) and done.retry_after_s is not None
+        self.refused += isinstance(done, GatewayRefusal) and done.retry_after_s is not None
         return done
 
     async def _pass_on(
-        self, request: Request, route: Route, client: Client, *, governed: bool
-    ) -> Refusal | bool:
+        self, request: Request, route: Route, client: CallerConnection, *, governed: bool
+    ) -> GatewayRefusal | bool:
         deadline = asyncio.get_running_loop().time() + request.wait_s
         gate: Gate = CallGate(self.slots, self._asking(request, route), deadline) if governed else NoGate()
         if governed and self.slots.waiting >= self.waiting_limit:
-            return Refusal(429, f"{self.slots.waiting} calls wait at the gateway, and more do not", 5.0)
+            return GatewayRefusal(
+                429, f"{self.slots.waiting} calls wait at the gateway, and more do not", 5.0
+            )
         try:
             result, hold = await run_async(
                 pursue(
@@ -179,12 +183,12 @@ class Calls:
                 )
             )
         except RefusedError as error:
-            return Refusal(429, str(error), error.retry_after_s or 5.0)
+            return GatewayRefusal(429, str(error), error.retry_after_s or 5.0)
         except StoreError as error:
-            return Refusal(503, f"the state of the pool cannot be reached: {error}", 5.0)
+            return GatewayRefusal(503, f"the state of the pool cannot be reached: {error}", 5.0)
         if result.error is not None:
             await hold.free(result.error)
-            return Refusal(
+            return GatewayRefusal(
                 502, f"{route.upstream.authority}: {str(result.error) or type(result.error).__name__}"
             )
         self.refused += governed and result.judged.signal.kind in _REFUSALS
@@ -242,7 +246,9 @@ class Calls:
         if result.value is not None:
             result.value.connection.transport.abort()
 
-    async def _hand_over(self, exchange: _Exchange, hold: AsyncHold, route: Route, client: Client) -> bool:
+    async def _hand_over(
+        self, exchange: _Exchange, hold: AsyncHold, route: Route, client: CallerConnection
+    ) -> bool:
         connection, answer = exchange.connection, exchange.answer
         tells: list[asyncio.Task[None]] = []
 
@@ -301,7 +307,7 @@ def _judge(answer: Answer) -> JudgedResponse:
     return judge_http(answer.status, headers, body)
 
 
-def dump_refusal(refusal: Refusal) -> bytes:
+def dump_refusal(refusal: GatewayRefusal) -> bytes:
     """An answer of our own, in the form of an error that every vendor's client understands."""
     import json
 

@@ -38,7 +38,7 @@ from flyball.core.pool.model import Candidate, Outcome, ProjectUse
 from flyball.core.pool.settings import LEASE_BACKSTOP_S, PoolSettings
 from flyball.core.signals import REJECTIONS, Signal, SignalKind
 from flyball.errors import StoreBusyError, StoreError, StoreUnreadableError, UsageError
-from flyball.gateway.store_pulse import PATIENCE_S, StorePulse
+from flyball.gateway.store_health import PATIENCE_S, StoreHealth
 from flyball.governor.ask import AskRequest
 from flyball.governor.flow_drivers import store_threads
 from flyball.governor.governor import Governor
@@ -74,7 +74,7 @@ class HeldLease:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiter:
+class _WaitingCall:
     number: int
     project: str
     priority: int
@@ -82,10 +82,10 @@ class _Waiter:
 
 
 @dataclass(slots=True)
-class _Line:
+class _PoolCalls:
     """The calls of one pool in this process."""
 
-    waiting: list[_Waiter] = field(default_factory=list)
+    waiting: list[_WaitingCall] = field(default_factory=list)
     in_flight: Counter[str] = field(default_factory=Counter)
     """By project."""
     kept: list[HeldLease] = field(default_factory=list)
@@ -97,7 +97,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Ending:
+class _Release:
     """A release on its way to the store."""
 
     pool: str
@@ -110,11 +110,11 @@ class CallSlots:
 
     def __init__(self, governor: Governor, weights: Callable[[str], Mapping[str, float]]) -> None:
         self._behind, self._weights = internals(governor), weights
-        self.pulse = StorePulse(
+        self.health = StoreHealth(
             lambda: self._behind.store, is_needed=lambda: bool(self._lines), on_change=self._follow_store
         )
-        self._lines: dict[str, _Line] = {}
-        self._ending: dict[Future[StoreError | None], _Ending] = {}
+        self._lines: dict[str, _PoolCalls] = {}
+        self._ending: dict[Future[StoreError | None], _Release] = {}
         self._numbers = count(1)
 
     @property
@@ -127,11 +127,11 @@ class CallSlots:
         """A lease, or the error that ends the wait."""
         loop = asyncio.get_running_loop()
         pool, line = asking.pool, self._line(asking.pool)
-        waiter = _Waiter(next(self._numbers), asking.project, asking.priority, loop.create_future())
+        waiter = _WaitingCall(next(self._numbers), asking.project, asking.priority, loop.create_future())
         line.waiting.append(waiter)
         ask = loop.create_task(self._ask(asking, deadline))
         ask.add_done_callback(partial(self._hear, pool, waiter))
-        self.pulse.keep()
+        self.health.keep()
         self._hand_on(pool)
         try:
             async with asyncio.timeout_at(deadline + LATE_S):
@@ -140,7 +140,7 @@ class CallSlots:
             if not waiter.handed.cancelled() and waiter.handed.exception() is None:
                 self._put_back(pool, waiter.handed.result())
             if type(error) is TimeoutError:
-                raise self.pulse.error or StoreBusyError("the state does not answer") from None
+                raise self.health.error or StoreBusyError("the state does not answer") from None
             raise
         else:
             line.in_flight[asking.project] += 1
@@ -154,15 +154,15 @@ class CallSlots:
         """Stand in the store's line, as soon as it answers."""
         loop = asyncio.get_running_loop()
         while True:
-            await self.pulse.wait_for_answer(deadline)
+            await self.health.wait_for_answer(deadline)
             try:
                 return await self._behind.acquire_async(asking, timeout=max(0.0, deadline - loop.time()))
             except StoreUnreadableError:
                 raise
             except StoreError as error:
-                self.pulse.fail(error)
+                self.health.fail(error)
 
-    def _hear(self, pool: str, waiter: _Waiter, ask: asyncio.Task[Lease]) -> None:
+    def _hear(self, pool: str, waiter: _WaitingCall, ask: asyncio.Task[Lease]) -> None:
         """What the store said to an ask. A slot for a call that has one by now goes back."""
         if ask.cancelled():
             return
@@ -193,12 +193,12 @@ class CallSlots:
         self._give_back(pool, held)
 
     def _give_back(self, pool: str, held: HeldLease) -> asyncio.Future[None] | None:
-        if not self.pulse.answers:
+        if not self.health.answers:
             self._keep(pool, held)
             return None
         loop, ended = asyncio.get_running_loop(), UncancellableFuture[None]()
         begun = store_threads().submit(partial(self._behind.try_release, held.lease, held.outcome))
-        self._ending[begun] = _Ending(pool, held, ended)
+        self._ending[begun] = _Release(pool, held, ended)
         begun.add_done_callback(lambda begun: loop.call_soon_threadsafe(self._note_end, begun))
         return ended
 
@@ -212,13 +212,13 @@ class CallSlots:
         if failure is not None:
             logging.getLogger("flyball").error("could not give a slot back", exc_info=failure)
         elif (error := begun.result()) is not None:
-            self.pulse.fail(error)
+            self.health.fail(error)
             if not error.maybe_done:
                 self._keep(ending.pool, ending.held)
         self._forget(ending.pool)
 
-    def _line(self, pool: str) -> _Line:
-        return self._lines.setdefault(pool, _Line())
+    def _line(self, pool: str) -> _PoolCalls:
+        return self._lines.setdefault(pool, _PoolCalls())
 
     def _forget(self, pool: str) -> None:
         line = self._lines.get(pool)
@@ -229,7 +229,7 @@ class CallSlots:
 
     def _follow_store(self) -> None:
         """It is away, or answers again."""
-        if self.pulse.answers:
+        if self.health.answers:
             for pool, line in tuple(self._lines.items()):
                 kept, line.kept = line.kept, []
                 for held in kept:
@@ -249,7 +249,7 @@ class CallSlots:
     def _hand_on(self, pool: str) -> None:
         """Kept leases for those that wait."""
         loop, line = asyncio.get_running_loop(), self._lines.get(pool)
-        if line is None or self.pulse.answers or self.pulse.away_s > HANDED_ON_S or not line.kept:
+        if line is None or self.health.answers or self.health.away_s > HANDED_ON_S or not line.kept:
             return
         if loop.time() < line.closed_until:
             loop.call_at(line.closed_until, self._hand_on, pool)
@@ -259,7 +259,7 @@ class CallSlots:
             held.hand_on()
             waiter.handed.set_result(held)
 
-    def _next(self, pool: str, line: _Line) -> _Waiter | None:
+    def _next(self, pool: str, line: _PoolCalls) -> _WaitingCall | None:
         """Whose turn it is."""
         waiting = {waiter.number: waiter for waiter in line.waiting if not waiter.handed.done()}
         handed = Counter(waiter.project for waiter in line.waiting if waiter.handed.done())
@@ -289,7 +289,7 @@ class CallSlots:
             line.closed_until = max(line.closed_until, now + (signal.retry_after_s or REFUSED_S))
         if signal.kind is SignalKind.OK and not signal.windows:
             lease.report(signal)
-        elif not self.pulse.answers:
+        elif not self.health.answers:
             self._behind.note_answer(lease, signal)
         else:
             telling = asyncio.ensure_future(lease.report_async(signal))
@@ -297,7 +297,7 @@ class CallSlots:
             await asyncio.wait({telling}, timeout=PATIENCE_S)
 
     def close(self) -> None:
-        self.pulse.close()
+        self.health.close()
 
 
 def _log_untold(signal: Signal, telling: asyncio.Task[Signal]) -> None:
@@ -314,11 +314,11 @@ class CallGate:
     deadline: float
     """When its client's time is over, on the loop's clock."""
 
-    def slot(self) -> CallSlot:
-        return CallSlot(self)
+    def slot(self) -> AttemptSlot:
+        return AttemptSlot(self)
 
 
-class CallSlot:
+class AttemptSlot:
     """``async with`` around one attempt of a call, which reports to it."""
 
     __slots__ = ("_gate", "_held")
@@ -326,7 +326,7 @@ class CallSlot:
     def __init__(self, gate: CallGate) -> None:
         self._gate = gate
 
-    async def __aenter__(self) -> CallSlot:
+    async def __aenter__(self) -> AttemptSlot:
         self._held = await self._gate.slots.take(self._gate.asking, deadline=self._gate.deadline)
         return self
 
@@ -344,7 +344,7 @@ class CallSlot:
     def report(self, _signal: Signal, /) -> object:
         raise UsageError(_LOOP_ONLY)
 
-    def __enter__(self) -> CallSlot:
+    def __enter__(self) -> AttemptSlot:
         raise UsageError(_LOOP_ONLY)
 
     def __exit__(self, *_: object) -> None:

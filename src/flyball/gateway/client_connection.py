@@ -19,7 +19,7 @@ import httptools
 
 from flyball.errors import FlyballError
 from flyball.gateway.address import ControlRequest, Route
-from flyball.gateway.call import Refusal, Request, dump_refusal
+from flyball.gateway.call import GatewayRefusal, Request, dump_refusal
 from flyball.gateway.upload import Upload
 from flyball.gateway.upstream import UpstreamConnection
 from flyball.integrations.model_call import is_model_call
@@ -41,21 +41,21 @@ Destination = Route | ControlRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class RequestHandlers:
     """What answers the requests of all connections."""
 
     is_foreign: Callable[[Any, Any], bool]
     """Whether a connection between these two addresses is another user's."""
-    find: Callable[[str], Destination | Refusal]
+    find: Callable[[str], Destination | GatewayRefusal]
     """Where a request for this path goes."""
-    handle: Callable[[Request, Destination, ClientConnection], Awaitable[Refusal | bool]]
+    handle: Callable[[Request, Destination, ClientConnection], Awaitable[GatewayRefusal | bool]]
     """Carries a request out: a refusal to be written, or whether the connection is kept."""
 
 
 class ClientConnection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, service: Service, connections: set[ClientConnection]) -> None:
+    def __init__(self, service: RequestHandlers, connections: set[ClientConnection]) -> None:
         self._service, self._connections = service, connections
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until connection_made
         self._parser = httptools.HttpRequestParser(self)
@@ -63,7 +63,7 @@ class ClientConnection(asyncio.Protocol):
         self._destination: Destination | None = None
         self._upload: Upload | None = None
         self._head_bytes, self._head_is_over = 0, False
-        self._requests: deque[tuple[Request, Destination] | Refusal] = deque()
+        self._requests: deque[tuple[Request, Destination] | GatewayRefusal] = deque()
         self._task: asyncio.Task[None] | None = None
         self._source: UpstreamConnection | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -80,7 +80,7 @@ class ClientConnection(asyncio.Protocol):
         if self._service.is_foreign(
             transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         ):
-            self._refuse(Refusal(403, "this gateway is another user's"))
+            self._refuse(GatewayRefusal(403, "this gateway is another user's"))
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -92,9 +92,11 @@ class ClientConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._decline_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._refuse(Refusal(400, "the gateway speaks HTTP/1.1, and this is not a request of it"))
+            self._refuse(GatewayRefusal(400, "the gateway speaks HTTP/1.1, and this is not a request of it"))
         if not self._head_is_over and self._head_bytes > HEAD_BYTES:
-            self._refuse(Refusal(431, f"the head of a request is at most {HEAD_BYTES // 1024} KiB long"))
+            self._refuse(
+                GatewayRefusal(431, f"the head of a request is at most {HEAD_BYTES // 1024} KiB long")
+            )
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002
         self._connections.discard(self)
@@ -146,7 +148,7 @@ class ClientConnection(asyncio.Protocol):
         if self._is_refused or self._parser.should_upgrade():
             return
         found = self._service.find(self._target.decode("latin-1"))
-        if isinstance(found, Refusal):
+        if isinstance(found, GatewayRefusal):
             self._refuse(found)
             return
         self._destination = found
@@ -204,9 +206,9 @@ class ClientConnection(asyncio.Protocol):
         other; to a websocket there is nothing to be said in HTTP/1.1."""
         method, wished = self._parser.get_method(), self._header(b"upgrade")
         if method == b"CONNECT":
-            self._refuse(Refusal(400, "the gateway is a base address, and not a proxy"))
+            self._refuse(GatewayRefusal(400, "the gateway is a base address, and not a proxy"))
         elif wished.strip().lower() == b"websocket":
-            self._refuse(Refusal(426, "the gateway has no websockets; call over HTTP"))
+            self._refuse(GatewayRefusal(426, "the gateway has no websockets; call over HTTP"))
         else:
             kept = [pair for pair in self._headers if pair[0].lower() not in (b"upgrade", b"connection")]
             version = self._parser.get_http_version().encode()
@@ -217,7 +219,7 @@ class ClientConnection(asyncio.Protocol):
 
     # -- requests in their order -----------------------------------------------------------------------
 
-    def _put(self, item: tuple[Request, Destination] | Refusal) -> None:
+    def _put(self, item: tuple[Request, Destination] | GatewayRefusal) -> None:
         self._requests.append(item)
         if len(self._requests) >= _PIPELINED:
             self.transport.pause_reading()
@@ -228,7 +230,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             while self._requests and not self.transport.is_closing():
                 item = self._requests.popleft()
-                if isinstance(item, Refusal):
+                if isinstance(item, GatewayRefusal):
                     self._write_last(item)
                     return
                 request, destination = item
@@ -249,18 +251,18 @@ class ClientConnection(asyncio.Protocol):
         try:
             done = await self._service.handle(request, destination, self)
         except FlyballError as error:
-            done = Refusal(400, str(error))
+            done = GatewayRefusal(400, str(error))
         except Exception:
             logging.getLogger("flyball").exception("a request could not be carried out")
-            done = Refusal(500, "the gateway failed; gateway.log in its folder says how")
-        if not isinstance(done, Refusal):
+            done = GatewayRefusal(500, "the gateway failed; gateway.log in its folder says how")
+        if not isinstance(done, GatewayRefusal):
             return done
         if self._has_answered:
             return False
         self.write(dump_refusal(done))
         return True
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: GatewayRefusal) -> None:
         """When its turn has come. Nothing that the client sends is looked at any more."""
         if not self._is_refused:
             self._is_refused, self._body = True, bytearray()
@@ -269,9 +271,9 @@ class ClientConnection(asyncio.Protocol):
                 self._upload.break_off()
 
     def _refuse_body(self) -> None:
-        self._refuse(Refusal(413, f"a request is at most {BODY_BYTES // 2**20} MiB long"))
+        self._refuse(GatewayRefusal(413, f"a request is at most {BODY_BYTES // 2**20} MiB long"))
 
-    def _write_last(self, refusal: Refusal) -> None:
+    def _write_last(self, refusal: GatewayRefusal) -> None:
         self.write(dump_refusal(refusal))
         self._end()
 

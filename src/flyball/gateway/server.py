@@ -1,4 +1,4 @@
-"""The gateway's process: one for a user and a state, started when it is first needed (``presence.py``).
+"""The gateway's process: one for a user and a state, started when it is first needed (``lifetime.py``).
 
     FLYBALL_HOME/gateway.lock    held by the one that runs
 
@@ -24,9 +24,9 @@ from typing import Any
 from flyball.errors import StoreError, UsageError
 from flyball.gateway.address import ControlRequest, parse_target
 from flyball.gateway.agents_pool import agents_pool
-from flyball.gateway.call import Calls, Refusal, Request
-from flyball.gateway.client_connection import ClientConnection, Destination, Service
-from flyball.gateway.presence import GATEWAY_FILE, Gateway, find_gateway, gateway_folder
+from flyball.gateway.call import Calls, GatewayRefusal, Request
+from flyball.gateway.client_connection import ClientConnection, Destination, RequestHandlers
+from flyball.gateway.lifetime import GATEWAY_FILE, Gateway, find_gateway, gateway_folder
 from flyball.governor.family_pools import REFRESH_S, FamilyPools
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
@@ -58,7 +58,7 @@ class GatewayServer:
 
     async def serve(self, place: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        service = Service(self._is_foreign, self._find, self._handle)
+        service = RequestHandlers(self._is_foreign, self._find, self._handle)
         server = await loop.create_server(
             lambda: ClientConnection(service, self._connections), sock=place, backlog=_BACKLOG
         )
@@ -96,27 +96,27 @@ class GatewayServer:
             return False
         return peer_uid(ours, theirs) not in (None, 0, os.getuid())
 
-    def _find(self, target: str) -> Destination | Refusal:
+    def _find(self, target: str) -> Destination | GatewayRefusal:
         try:
             found = parse_target(target, self._gateway.token)
         except PermissionError as error:
-            return Refusal(403, f"{error}; `flyball env` prints the right one")
+            return GatewayRefusal(403, f"{error}; `flyball env` prints the right one")
         except UsageError as error:
-            return Refusal(404, str(error))
+            return GatewayRefusal(404, str(error))
         if isinstance(found, ControlRequest):
             proof = self._gateway.proof("ask", found.what, found.nonce)
             if not compare_digest(proof.encode(), found.proof.encode()):
-                return Refusal(403, "only flyball itself asks this of the gateway")
+                return GatewayRefusal(403, "only flyball itself asks this of the gateway")
         return found
 
     async def _handle(
         self, request: Request, destination: Destination, client: ClientConnection
-    ) -> Refusal | bool:
+    ) -> GatewayRefusal | bool:
         if isinstance(destination, ControlRequest):
             return self._control(destination, client)
         return await self.calls.pass_on(request, destination, client)
 
-    def _control(self, asked: ControlRequest, client: ClientConnection) -> Refusal | bool:
+    def _control(self, asked: ControlRequest, client: ClientConnection) -> GatewayRefusal | bool:
         match asked.what:
             case "presence":
                 client.is_presence = True
@@ -127,7 +127,7 @@ class GatewayServer:
             case "status":
                 pass
             case _:
-                return Refusal(404, f"the gateway does not know {asked.what!r}")
+                return GatewayRefusal(404, f"the gateway does not know {asked.what!r}")
         said = {**self._status(client), "proof": self._gateway.proof("answer", asked.nonce)}
         body = json.dumps(said).encode()
         client.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
@@ -144,7 +144,7 @@ class GatewayServer:
             "calls": self.calls.under_way,
             "waiting": self.calls.slots.waiting,
             "refused": self.calls.refused,
-            "away": str(self.calls.slots.pulse.error or "") or None,
+            "away": str(self.calls.slots.health.error or "") or None,
         }
 
 

@@ -291,7 +291,7 @@ class UpstreamConnection(asyncio.Protocol):
         answer.fail(AnswerError(words, started=started))
 
 
-class ConnectionPool:
+class UpstreamConnections:
     """Open connections by server; the one used last is used first."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ from flyball.runtimes.terminal_text import TerminalReader
 if TYPE_CHECKING:
     from flyball.cli.shared.usage_windows import WindowWatch
     from flyball.gateway.agent_route import LaunchChange
-    from flyball.gateway.presence import Presence
+    from flyball.gateway.lifetime import GatewayConnection
     from flyball.governor.governor import Governor
     from flyball.governor.lease import Lease
 
@@ -78,7 +78,7 @@ class AgentRun:
     as_json: bool = False
     change: LaunchChange | None = None
     """Leads its calls through the gateway, which tells the pool what the provider says."""
-    presence: Presence | None = None
+    gateway_connection: GatewayConnection | None = None
     windows: WindowWatch | None = None
     """Hears what the agent says about its account's usage windows."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -118,8 +118,8 @@ class AgentRun:
         child = self._start(lease, argv, folder)
         with passing_on(child.pid):
             self._let_run(lease, child, folder)
-            if self.presence is not None:
-                self.presence.watch()
+            if self.gateway_connection is not None:
+                self.gateway_connection.watch()
             if self.windows is not None:
                 self.windows.warn()
             # From here on an error of ours leaves the lease to the child, and its output in the folder.

@@ -54,10 +54,10 @@ from flyball.factory.tasks.port import TaskSource
 from flyball.factory.tasks.registry import open_source
 from flyball.gateway.agent_calls import AgentCalls, NotCounted, open_agent_calls
 from flyball.gateway.agent_route import NoRoute, find_route
-from flyball.gateway.presence import Presence
+from flyball.gateway.lifetime import GatewayConnection
 from flyball.governor.governor import Governor
 from flyball.governor.state_url import home
-from flyball.hooks.own_bound import bound_variables
+from flyball.hooks.native_limit import bound_variables
 from flyball.runtimes.launch_arguments import with_options
 from flyball.runtimes.port import Runtime
 from flyball.runtimes.registry import load
@@ -152,7 +152,7 @@ class AgentLauncher:
     stagger_s: float
     note: Callable[[str], None] = lambda _: None
     """Called with what the user should know."""
-    presence: Presence | None = None
+    gateway_connection: GatewayConnection | None = None
     """The gateway stays, or comes back, as long as the run goes on."""
     _started_at: float = 0.0
 
@@ -195,9 +195,9 @@ def open_launcher(config: ProjectConfig, project: ProjectState, account: Account
         folder=project.root,
     )
     calls = counted if isinstance(counted, AgentCalls) else None
-    presence = calls.presence() if calls is not None else None
-    if presence is not None:
-        presence.watch()
+    gateway_connection = calls.gateway_connection() if calls is not None else None
+    if gateway_connection is not None:
+        gateway_connection.watch()
     return AgentLauncher(
         governor=governor,
         pool=calls.pool if calls is not None else pool_for(config),
@@ -215,7 +215,7 @@ def open_launcher(config: ProjectConfig, project: ProjectState, account: Account
         ),
         watch=ProcessWatch(),
         stagger_s=config.run.stagger_s,
-        presence=presence,
+        gateway_connection=gateway_connection,
     )
 
 
@@ -292,8 +292,8 @@ class RunContext:
     budget: BudgetGuard
 
     def close(self) -> None:
-        if self.launcher.presence is not None:
-            self.launcher.presence.close()
+        if self.launcher.gateway_connection is not None:
+            self.launcher.gateway_connection.close()
         self.launcher.watch.close()
         self.project.ledger.close()
         self.launcher.governor.close()

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from flyball.gateway.agent_route import GATEWAY_VARIABLE
     from flyball.gateway.environment import VENDORS, gateway_variables, has_key
-    from flyball.gateway.presence import Presence, ask_gateway, ensure_gateway
+    from flyball.gateway.lifetime import GatewayConnection, ask_gateway, ensure_gateway
     from flyball.governor.ask import default_name, default_project
 
     argv = args.command[1:] if args.command[:1] == ["--"] else args.command
@@ -59,13 +59,15 @@ def run(args: argparse.Namespace) -> int:
     if argv:
         from flyball.governor.launch.gated_child import GatedChild, die_like, passing_on
 
-        presence = Presence(gateway)  # its connection is inherited: the gateway stays as long as the command
+        gateway_connection = GatewayConnection(
+            gateway
+        )  # its connection is inherited: the gateway stays as long as the command
         child = GatedChild(argv, {**os.environ, **added})
         with passing_on(child.pid):
             child.open_gate()
-            presence.watch()
+            gateway_connection.watch()
             status = child.wait()
-        presence.close()
+        gateway_connection.close()
         return die_like(status)
     ask_gateway(gateway, "stay")
     if args.json:

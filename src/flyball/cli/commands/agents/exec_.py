@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _subagent_bound(runtime: str, most: int) -> dict[str, str]:
     """What is added to an agent's environment so that it has few subagents which nothing counts."""
-    from flyball.hooks.own_bound import are_counted, bound_variables
+    from flyball.hooks.native_limit import are_counted, bound_variables
 
     return {} if are_counted(runtime, os.environ) else bound_variables(runtime, most, os.environ)
 
@@ -168,7 +168,7 @@ def _run_agent(
         change=None
         if calls is None
         else calls.change(project=asking.project, name=asking.name, priority=asking.priority),
-        presence=None if calls is None else calls.presence(),
+        gateway_connection=None if calls is None else calls.gateway_connection(),
         windows=windows,
         variables=variables,
     )

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from flyball.gateway import presence
+    from flyball.gateway import lifetime
     from flyball.host.loopback_port import HOST
 
     if args.action == "run":
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
         from flyball.gateway import server
 
-        def tell(gateway: presence.Gateway) -> None:
+        def tell(gateway: lifetime.Gateway) -> None:
             if args.json:
                 print_json({"port": gateway.port, "host": HOST})
             else:
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         if not server.run_gateway(port=args.port, linger_s=None, on_ready=tell):
             raise UsageError("a gateway runs already; flyball gateway status shows it")
         return 0
-    gateway = presence.find_gateway()
-    said = None if gateway is None else presence.ask_gateway(gateway, args.action)
+    gateway = lifetime.find_gateway()
+    said = None if gateway is None else lifetime.ask_gateway(gateway, args.action)
     if args.json:
         print_json({"running": said is not None, **(said or {})})
     elif gateway is None or said is None:

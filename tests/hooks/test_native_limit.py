@@ -12,7 +12,7 @@ import pytest
 
 from flyball.cli.main import main
 from flyball.governor.governor import Governor
-from flyball.hooks.own_bound import AT_ONCE, DEPTH
+from flyball.hooks.native_limit import AT_ONCE, DEPTH
 
 Told = Callable[..., dict[str, str]]
 

@@ -22,7 +22,7 @@ PATIENCE_S = 1.0
 NOTE = "gateway"
 
 
-class StorePulse:
+class StoreHealth:
     """Used from one event loop only."""
 
     def __init__(

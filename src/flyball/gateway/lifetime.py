@@ -5,11 +5,11 @@
 
 For a state on a server these are in a folder of their own, ``gateway-HASH``.
 
-A process that needs the gateway holds a connection to it (``Presence``), which its children inherit. While
-one is open the gateway stays; after the last it ends by itself. Where the gateway is killed the connection
-breaks, and the process that held it starts the next one, on the same port with the same token, so that an
-agent's next try succeeds. Until then the port stays taken (``host/loopback_port.py``): agents go on calling
-it with their keys, and another user of the machine must not be the one who answers.
+A process that needs the gateway holds a connection to it (``GatewayConnection``), which its children
+inherit. While one is open the gateway stays; after the last it ends by itself. Where the gateway is killed
+the connection breaks, and the process that held it starts the next one, on the same port with the same token,
+so that an agent's next try succeeds. Until then the port stays taken (``host/loopback_port.py``): agents go
+on calling it with their keys, and another user of the machine must not be the one who answers.
 
 Light to import: every ``flyball exec`` of an agent with a key does.
 """
@@ -148,7 +148,7 @@ def _ask(gateway: Gateway, what: str) -> tuple[socket.socket, dict[str, Any]]:
     return place, said
 
 
-class Presence:
+class GatewayConnection:
     """Says that this process needs the gateway, and starts the next one when it is gone.
 
     The connection is inherited by children: a gateway stays as long as an agent that uses it, also where what
