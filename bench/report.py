@@ -59,9 +59,9 @@ class Figure:
 
     def cells(self) -> tuple[str, ...]:
         beside = "" if self.theirs is None else f"{shown(self.theirs, self.unit)} ({self.beside})"
-        ratio = "" if self.ratio is None else f"{self.ratio:.2f} x"
+        ratio = "" if self.ratio is None else f"{_times(self.ratio)} x"
         if self.spread is not None and ratio:
-            ratio += f" ({self.spread[0]:.2f}-{self.spread[1]:.2f})"
+            ratio += f" ({_times(self.spread[0])}-{_times(self.spread[1])})"
         target = self.target.words(self.unit) if self.target else ""
         return self.what, shown(self.ours, self.unit), beside, ratio, target, self._result()
 
@@ -114,6 +114,14 @@ def beside(
 
 def ratio_of(ours: float, theirs: float) -> float:
     return ours / theirs if theirs else math.inf
+
+
+def _times(ratio: float) -> str:
+    """
+    >>> _times(1.5), _times(0.0021)
+    ('1.50', '0.0021')
+    """
+    return f"{ratio:.2f}" if ratio >= 0.01 else f"{ratio:.4f}"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
