@@ -45,7 +45,7 @@ def test_the_list_says_where_each_is_from_and_what_it_is_for(cli: Cli, root: Pat
 def test_show_prints_what_it_is_told(cli: Cli, root: Path) -> None:
     shown = cli("persona", "show", "reviewer")
     assert shown.code == 0
-    assert "You review work that somebody else did." in shown.out
+    assert "You review work that another agent did." in shown.out
     missing = cli("persona", "show", "nobody")
     assert missing.code == 2
     assert ".agents/personas/nobody.md" in missing.err
