@@ -71,7 +71,8 @@ def test_before_a_rejection_was_timed_silence_lasts_a_hold_or_as_long_as_the_set
 
 
 def test_while_probes_succeed_it_climbs_with_growing_strides() -> None:
-    state, at, levels = calm(20, climbing=True, reject_s=0.0), T0 + 1, [20.0]
+    refused_before = replace(calm(20, climbing=True, reject_s=0.0), last_cut_at=T0 - 900)
+    state, at, levels = refused_before, T0 + 1, [20.0]
     for _ in range(3):
         state, at = confirmed(state, at=at), at + 100
         levels.append(state.level)
@@ -79,6 +80,12 @@ def test_while_probes_succeed_it_climbs_with_growing_strides() -> None:
     assert strides[0] == 1.0
     assert strides == sorted(strides)
     assert strides[-1] > 1.0
+
+
+def test_before_the_first_refusal_two_confirmations_double_the_level() -> None:
+    state = confirmed(calm(8, climbing=True, reject_s=0.0), at=T0 + 1)
+    assert state.level == 12.0
+    assert confirmed(state, at=T0 + 100).level == 18.0
 
 
 def test_it_does_not_climb_while_the_cap_is_not_what_limits_work() -> None:

@@ -408,6 +408,23 @@ def _expect_no_growth(s: Scene, waiting: int, *, cap: int) -> None:
 
 
 @store_check
+def a_pool_that_was_never_refused_is_at_its_ceiling_after_two_holds(s: Scene) -> None:
+    """Runs of five seconds, as many as may: eight at first, sixteen at most."""
+    began = s.world.clock()
+    ends = [(began + 5.0, s.take()) for _ in range(8)]
+    while s.snapshot().cap < 16:
+        s.wait(0.25)
+        now = s.world.clock()
+        for at, lease in [each for each in ends if each[0] <= now]:
+            ends.remove((at, lease))
+            s.release(lease, oks=1)
+        while (verdict := s.nowait()).granted:
+            ends.append((now + 5.0, verdict.claim_id))
+        expect(now < began + 60, "sixteen at once within a minute")
+    expect(s.world.clock() - began <= 11.0, "within two holds of five seconds, and a moment")
+
+
+@store_check
 def with_a_reserve_what_is_read_raises_the_cap(s: Scene) -> None:
     """Ordinary asks fill the pool without its reserve, and an answer among them ends a warning."""
     s.pool(cap=8, cap_ceiling=16, reserve=1)

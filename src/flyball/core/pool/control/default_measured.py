@@ -20,7 +20,8 @@ neither.
 
 **Growing.** A level is *firm* once a call was admitted that filled it and the time that a refusal usually
 takes has passed in silence; that call need not have finished. From firm ground it probes: at once and with
-doubling strides while probes succeed, else one step after ``interval`` successes. After a single fall it
+doubling strides while probes succeed, and with long ones until its first refusal, else one step after
+``interval`` successes. After a single fall it
 tries the old level again at once, as long as that has paid lately: a blip and a real fall look the same from
 below.
 
@@ -54,6 +55,9 @@ from flyball.core.pool.learned import FIRST_LOOK, INTERVAL_LEAST, CapEvent, CapS
 from flyball.core.pool.settings import PoolSettings
 from flyball.core.signals import SignalKind
 
+COLD_STRIDE = 0.5
+"""Before its first refusal, and where each step takes a hold, a level grows by this part of itself: after two
+holds it has doubled."""
 INTERVAL_MOST = 360.0
 """Successes between two probes. Waste is about one per probe, so the most bounds it near a third of a
 percent."""
@@ -257,6 +261,8 @@ def _confirm(own: MeasuredState, level: float) -> MeasuredState:
 
 def _raise(state: CapState, own: MeasuredState, s: PoolSettings, now: float) -> CapState:
     stride = own.stride if own.climbing else 1.0
+    if own.climbing and state.last_cut_at is None and 0 < own.hold_s <= _confirm_s(own, s):
+        stride = max(stride, COLD_STRIDE * state.level)
     level = min(float(s.cap_ceiling), state.level + stride)
     if own.testing:
         level = min(level, max(own.testing, state.level + 1))
