@@ -202,8 +202,10 @@ class AimdController(Controller):
 
     def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:
         # A level that only unread work has filled is not proven. What is too large for it waits alone.
-        began = state.settle_until - s.settle_s
-        proven = usage.bound_at >= began or usage.level_is_too_small
+        grown_at = state.settle_until - s.settle_s if state.settling is CooldownState.PROBE else -math.inf
+        cut_at = state.last_cut_at if state.last_cut_at is not None else -math.inf
+        proven = usage.bound_at > -math.inf and usage.bound_at >= max(grown_at, cut_at)
+        proven = proven or usage.level_is_too_small
         bound_at = usage.now if usage.bound_now and proven else usage.bound_at
         return grow(state, s, bound_at=bound_at, bound_oks=usage.bound_oks, now=usage.now)
 
