@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,22 @@ def test_a_subagent_for_which_no_slot_comes_is_denied_in_words_for_the_model(
     assert "No slot came free within 1 s" in why
     assert "run_in_background set to false" in why
     assert pool(governor).waiting == 0
+
+
+def test_a_subagent_that_a_full_usage_window_holds_back_is_not_told_of_full_slots(
+    governor: Governor, agents: Agents
+) -> None:
+    governor.set_pool(POOL, usage_drain=0.8)
+    windows = {"five_hour": {"used_percentage": 86, "resets_at": time.time() + 4200}}
+    said = json.dumps({"rate_limits": windows, "workspace": {"current_dir": "/"}})
+    line = [sys.executable, "-m", "flyball", "statusline"]
+    subprocess.run(line, input=said, capture_output=True, text=True, timeout=LONGEST_S, check=True)
+    until(lambda: any(each.usage_windows for each in governor.status().pools))
+    agent = agents()
+    agent.tell("SessionStart", source="startup", cwd="/")
+    why = denial(hear(agent.want("t1")))
+    assert "a usage window of the account" in why
+    assert "every slot" not in why
 
 
 def test_a_session_that_waits_for_its_one_subagent_lends_it_its_own_slot(

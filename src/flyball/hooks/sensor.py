@@ -171,4 +171,6 @@ def _refusal_words(error: RefusedError, wait_s: float) -> str:
     if isinstance(error, WaitTimeoutError) and error.waited_s == 0.0:
         waited = f"No slot is expected within {span_words(wait_s)}"
     why = replace(error.verdict, estimate_s=None).words()
-    return f"flyball holds this subagent back: every slot of the limit is in use. {waited} ({why})."
+    full = error.verdict.in_use >= error.verdict.cap
+    what = "every slot of the limit is in use" if full else "nothing of its kind starts now"
+    return f"flyball holds this subagent back: {what}. {waited} ({why})."
