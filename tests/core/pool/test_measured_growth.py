@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flyball.core.pool.control.default_measured import (
     FALLS_TO_TRIP,
     INTERVAL_MOST,
+    LONG_ROUNDS_SLOWER,
     OVERDUE_S,
     PAUSE,
     ROUNDS,
@@ -82,10 +83,12 @@ def test_while_probes_succeed_it_climbs_with_growing_strides() -> None:
     assert strides[-1] > 1.0
 
 
-def test_before_the_first_refusal_two_confirmations_double_the_level() -> None:
-    state = confirmed(calm(8, climbing=True, reject_s=0.0), at=T0 + 1)
-    assert state.level == 12.0
-    assert confirmed(state, at=T0 + 100).level == 18.0
+def test_before_the_first_refusal_three_confirmations_double_the_level() -> None:
+    state, at, levels = calm(8, climbing=True, reject_s=0.0), T0 + 1, list[float]()
+    for _ in range(3):
+        state, at = confirmed(state, at=at), at + 100
+        levels.append(state.level)
+    assert levels == [9.0, 13.5, 20.25]
 
 
 def test_it_does_not_climb_while_the_cap_is_not_what_limits_work() -> None:
@@ -168,17 +171,24 @@ def test_a_small_level_far_below_the_best_one_is_probed_after_one_round_of_it(
     assert looked(state, at=T0 + 100, oks=1).level == level + 1
 
 
-def test_rounds_that_find_nothing_come_later_and_later_until_they_are_looks_like_all_others() -> None:
-    waits, state = list[float](), calm(3, best=6.0, look=4 * FIRST_LOOK, interval=INTERVAL_MOST)
-    while (successes := round_look(own(state), 3)) is not None and len(waits) < 20:
+def test_rounds_that_find_nothing_come_later_and_later_until_the_usual_pace() -> None:
+    waits = list[float]()
+    state = calm(3, best=6.0, look=4 * FIRST_LOOK, interval=INTERVAL_MOST, early=True)
+    while (successes := round_look(own(state), 3)) is not None and len(waits) < 100:
         waits.append(successes)
         state = replace(state, level=4.0, measured=replace(own(state), climbed_from=3.0))
         state, _ = refused(state, at=T0 + 10 * len(waits), in_flight=4)
     assert waits[: ROUNDS + 1] == [3.0] * ROUNDS + [3 * ROUNDS_SLOWER]
     assert waits == sorted(waits)
-    assert len(waits) <= 12
-    assert FIRST_LOOK / ROUNDS_SLOWER <= waits[-1] < FIRST_LOOK
-    assert (own(state).look, own(state).interval) == (4 * FIRST_LOOK, INTERVAL_MOST), "they were no looks"
+    assert INTERVAL_LEAST / ROUNDS_SLOWER <= waits[-1] < INTERVAL_LEAST
+    assert len(waits) <= 40
+    assert not own(state).early, "what comes next is not soon after the fall"
+
+
+def test_where_holds_are_long_fewer_rounds_follow_a_fall() -> None:
+    short, long = (own(calm(3, best=6.0, rounds=ROUNDS + 4, hold_s=hold_s)) for hold_s in (6.0, 600.0))
+    assert round_look(short, 3) == pytest.approx(3 * ROUNDS_SLOWER**5)
+    assert round_look(long, 3) == 3 * LONG_ROUNDS_SLOWER**5
 
 
 def test_a_fall_begins_with_a_round_again() -> None:

@@ -408,7 +408,7 @@ def _expect_no_growth(s: Scene, waiting: int, *, cap: int) -> None:
 
 
 @store_check
-def a_pool_that_was_never_refused_is_at_its_ceiling_after_two_holds(s: Scene) -> None:
+def a_pool_that_was_never_refused_is_at_its_ceiling_after_three_holds(s: Scene) -> None:
     """Runs of five seconds, as many as may: eight at first, sixteen at most."""
     began = s.world.clock()
     ends = [(began + 5.0, s.take()) for _ in range(8)]
@@ -421,7 +421,7 @@ def a_pool_that_was_never_refused_is_at_its_ceiling_after_two_holds(s: Scene) ->
         while (verdict := s.nowait()).granted:
             ends.append((now + 5.0, verdict.claim_id))
         expect(now < began + 60, "sixteen at once within a minute")
-    expect(s.world.clock() - began <= 11.0, "within two holds of five seconds, and a moment")
+    expect(s.world.clock() - began <= 16.0, "within three holds of five seconds, and a moment")
 
 
 @store_check

@@ -31,9 +31,9 @@ the level is below one that was served lately: there is more to win, and success
 
     interval   a probe that found nothing doubles it, one that found much halves it
     look       after a fall or a rise the first probe comes sooner, as long as such looks find something
-    round      a small level far below the best one is probed after each round of it, and after some rounds
-               less often, until that is as late as a look: so a small cap comes back as fast as a large one.
-               Back at the best one it stops, as what lies beyond is another question
+    round      a small level far below the best one is probed after each round of it, then in proportion to
+               the time since the fall: so a small cap comes back as fast as a large one. Back at the best
+               one it stops, as what lies beyond is another question
     best       the level served lately; it fades with every failed probe, so an old one is given up
 """
 
@@ -56,8 +56,8 @@ from flyball.core.pool.settings import PoolSettings
 from flyball.core.signals import SignalKind
 
 COLD_STRIDE = 0.5
-"""Before its first refusal, and where each step takes a hold, a level grows by this part of itself: after two
-holds it has doubled."""
+"""Before its first refusal, and where each step takes a hold, a level grows by this part of itself once one
+step up was served: after three holds it has doubled."""
 INTERVAL_MOST = 360.0
 """Successes between two probes. Waste is about one per probe, so the most bounds it near a third of a
 percent."""
@@ -96,9 +96,11 @@ FAR_BELOW = 0.8
 """A smaller part of the best level is far below it."""
 ROUNDS_LEVEL = 8.0
 """The largest level that is probed by rounds. A round of a larger one takes as many successes as a look."""
-ROUNDS, ROUNDS_SLOWER = 8, 2.0
-"""So many such probes come a round apart, and each further one so many times as late. At most a dozen find
-nothing after a fall: then a look is sooner."""
+ROUNDS = 8
+"""So many such probes come a round apart, and each further one later than the one before, until that is the
+usual pace: in proportion to the time since the fall, so seats that came back are missed for a part of it."""
+ROUNDS_SLOWER, LONG_ROUNDS_SLOWER, LONG_HOLD_S = 1.15, 2.0, 60.0
+"""By how much; and where holds are long, so that a refusal costs minutes of an agent."""
 
 
 class MeasuredController:
@@ -227,8 +229,7 @@ def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:
     time of failed probes small."""
     often = max(1.0, min(OFTEN_MOST, BELOW * (own.best / level - 1)))
     needed = min(own.look, own.interval) if own.early else own.interval / often
-    after_round = round_look(own, level)
-    if own.oks >= (needed if after_round is None else min(needed, after_round)):
+    if own.oks >= (round_look(own, level) or needed):
         return True
     elapsed_s = usage.now - own.changed_at
     if own.early and level < own.best / 2 and 0 < CRASH_HOLDS * usage.hold_mean_s <= elapsed_s:
@@ -239,10 +240,11 @@ def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:
 
 
 def round_look(own: MeasuredState, level: float) -> float | None:
-    """Successes until the next probe soon after a fall; None where it would be no sooner than a look."""
-    after = level * ROUNDS_SLOWER ** max(0, own.rounds + 1 - ROUNDS)
-    soon = level <= ROUNDS_LEVEL and after < FIRST_LOOK
-    return after if soon and level < FAR_BELOW * own.best else None
+    """Successes until a small level far below the best one is probed; None where the usual pace holds."""
+    slower = ROUNDS_SLOWER if own.hold_s < LONG_HOLD_S else LONG_ROUNDS_SLOWER
+    after = level * slower ** max(0, own.rounds + 1 - ROUNDS)
+    small = level <= ROUNDS_LEVEL and level < FAR_BELOW * own.best
+    return after if small and after < INTERVAL_LEAST else None
 
 
 def _confirm(own: MeasuredState, level: float) -> MeasuredState:
@@ -261,7 +263,7 @@ def _confirm(own: MeasuredState, level: float) -> MeasuredState:
 
 def _raise(state: CapState, own: MeasuredState, s: PoolSettings, now: float) -> CapState:
     stride = own.stride if own.climbing else 1.0
-    if own.climbing and state.last_cut_at is None and 0 < own.hold_s <= _confirm_s(own, s):
+    if own.climbing and stride > 1 and state.last_cut_at is None and 0 < own.hold_s <= _confirm_s(own, s):
         stride = max(stride, COLD_STRIDE * state.level)
     level = min(float(s.cap_ceiling), state.level + stride)
     if own.testing:
@@ -399,10 +401,11 @@ def _undo_probe(
     if own.testing:
         fell = max(0.0, 1 - level / own.testing)
         own = replace(own, depth=own.depth + (fell - own.depth) * DEPTH_SMOOTHING)
-    if round_look(own, level) is not None and level - own.climbed_from < 1 and not own.testing:
-        own = replace(_cut_to(own, level, context.now), climbing=False, falls=0)
+    if level - own.climbed_from < 1 and not own.testing and round_look(own, level) is not None:
         own = replace(own, rounds=own.rounds + 1)
-        return _after_cut(state, own, level, context.now), CapEvent.UNDONE
+        if round_look(own, level) is not None:
+            own = replace(_cut_to(own, level, context.now), climbing=False, falls=0)
+            return _after_cut(state, own, level, context.now), CapEvent.UNDONE
     own = replace(
         _cut_to(own, level, context.now),
         interval=next_interval(own, level),
