@@ -18,9 +18,11 @@ from typing import Any
 
 from flyball.core.tasks.task_run import RunPhase, Step
 from flyball.factory.state.ledger import Ledger
+from flyball.host.process import exists
 from tests.agents.bench import Bench, until
 from tests.agents.kit import Agent
 from tests.factory.kit import Project, Ran
+from tests.waiting import until as wait_for
 
 TASK = "t-1"
 GOES_ON = f"Go on with task {TASK} where you stopped."
@@ -89,10 +91,15 @@ class FactorySite(Project):
         until(lambda: len(self.bench.heard) >= times, f"request {times}", while_runs=engine)
 
     def fell_dead(self) -> None:
-        """SIGKILL to the agent, and to the keeper that would have told of its end."""
-        for pid in self.processes():
+        """SIGKILL to the agent, and to the keeper that would have told of its end; until they are gone.
+
+        A large process takes a moment to die, and an engine that comes meanwhile finds it again.
+        """
+        pids = self.processes()
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not any(map(exists, pids)), "them to be gone")
 
     def answer(self) -> None:
         """From now on the provider answers."""

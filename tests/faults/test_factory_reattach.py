@@ -86,6 +86,42 @@ def test_a_dead_agent_with_nothing_starts_afresh(project: Project) -> None:
     assert project.wrongs(["t-1"]) == []
 
 
+def test_one_that_dies_after_it_was_found_again_costs_no_attempt_where_nothing_tells_its_end(
+    project: Project,
+) -> None:
+    """A process that is killed takes a moment to die, and the next engine may come within it."""
+    project.configure(run={"attempts": 1})
+    project.task("t-1")
+    project.act("t-1", WAITS, launch=1)
+    _dies_found_again(project)
+    assert [line.attempt for line in project.began("t-1")] == [1, 1]
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_one_with_commits_that_dies_after_it_was_found_again_goes_on_from_them(project: Project) -> None:
+    project.configure(run={"attempts": 1})
+    project.task("t-1", act="assert Path('pages/first.txt').exists()\nwrite('pages/t-1.txt', 'x')")
+    project.act("t-1", "commit('pages/first.txt', '1')\n(folder / 'up').touch()\n" + WAITS, launch=1)
+    _dies_found_again(project, after="up")
+    assert [line.attempt for line in project.began("t-1")] == [1, 1]
+    assert {"pages/first.txt", "pages/t-1.txt"} <= set(project.files())
+    assert project.wrongs(["t-1"]) == []
+
+
+def test_one_that_dies_after_it_was_found_again_costs_an_attempt_where_its_keeper_tells_its_end(
+    project: Project,
+) -> None:
+    project.task("t-1")
+    project.act("t-1", WAITS, launch=1)
+    pid = killed_while_running(project)
+    process = project.start("run")
+    project.read_until(process, "t-1 running")
+    os.kill(pid, signal.SIGKILL)
+    assert process.wait(30) == 0
+    assert [line.attempt for line in project.began("t-1")] == [1, 2]
+    assert project.wrongs(["t-1"]) == []
+
+
 def test_a_task_that_failed_too_often_is_blocked_on_the_way_back(project: Project) -> None:
     project.configure(run={"attempts": 2})
     project.task("t-1", act="(folder / f'launch-{launch}').touch()\nwait_for(folder / 'go')\nsys.exit(1)")
@@ -134,10 +170,25 @@ def test_what_a_found_agent_spent_is_counted_from_its_beginning(project: Project
     assert (summary["session"], summary["tokens"]) == ("s-1", 42)
 
 
+def _dies_found_again(project: Project, *, after: str = "") -> None:
+    pid = killed_while_running(project)
+    if after:
+        project.wait(after)
+    process = project.start("run")
+    project.read_until(process, "t-1 running")
+    _kill_with_its_keeper(project, pid)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+
+
 def _end_with_its_keeper(project: Project, pid: int) -> None:
+    _kill_with_its_keeper(project, pid)
+    until(lambda: not project.processes(), "both to be gone")
+
+
+def _kill_with_its_keeper(project: Project, pid: int) -> None:
     for each in project.processes():
         if each != pid:
             with suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not project.processes(), "both to be gone")

@@ -37,8 +37,23 @@ def task_run(state: State = State.ENDED, **fields: object) -> TaskRecord:
     return TaskRecord(task="t-1", state=state, **fields)  # type: ignore[arg-type]
 
 
-def ended(record: TaskRecord, end: str, *, signal: Signal | None = None, commits: bool = True) -> Decision:
-    return after_end(record, BUDGETS, end=End(end), reason="it said so", signal=signal, commits=commits)
+def ended(
+    record: TaskRecord,
+    end: str,
+    *,
+    signal: Signal | None = None,
+    commits: bool = True,
+    unrecorded: bool = False,
+) -> Decision:
+    return after_end(
+        record,
+        BUDGETS,
+        end=End(end),
+        reason="it said so",
+        signal=signal,
+        commits=commits,
+        unrecorded=unrecorded,
+    )
 
 
 # -- after an agent's end ---------------------------------------------------------------------------------
@@ -180,6 +195,17 @@ def test_the_world_outranks_the_ledger_about_an_agent() -> None:
 def test_a_dead_agent_resumes_with_commits_and_starts_fresh_without(commits: bool) -> None:
     found = resumed(task_run(State.RUNNING), commits=commits)
     assert (found.move, found.cause, found.fresh) == (Action.AGAIN, Cause.INTERRUPTED, not commits)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_one_found_again_whose_end_nothing_tells_is_as_one_found_dead(commits: bool) -> None:
+    found = ended(task_run(backs=Backs(failed=2)), "unknown", commits=commits, unrecorded=True)
+    assert (found.move, found.cause, found.fresh) == (Action.AGAIN, Cause.INTERRUPTED, not commits)
+
+
+@pytest.mark.parametrize("end", ["failed", "killed"])
+def test_one_found_again_that_says_how_it_ended_is_judged_by_that(end: str) -> None:
+    assert ended(task_run(), end, unrecorded=True).cause is Cause.FAILED
 
 
 def test_a_dead_agent_with_its_budget_spent_is_blocked() -> None:

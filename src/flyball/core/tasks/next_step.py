@@ -31,7 +31,7 @@ After a landing:
 After the engine was gone (the agent is what the world says, not what the ledger says):
 
     terminal                  leave it
-    alive                     re-attach
+    alive                     re-attach; if nothing tells how it ends then, it was dying: as dead
     dead, its end on file     judge it as if we had been there
     dead with commits         resume its session
     dead without              fresh
@@ -129,9 +129,20 @@ def budgets_for(
 
 
 def after_end(
-    record: TaskRecord, budgets: Budgets, *, end: End, reason: str, signal: Signal | None, commits: bool
+    record: TaskRecord,
+    budgets: Budgets,
+    *,
+    end: End,
+    reason: str,
+    signal: Signal | None,
+    commits: bool,
+    unrecorded: bool = False,
 ) -> Decision:
-    """``commits``: the branch has something that its base has not, left-over changes included."""
+    """``commits``: the branch has something that its base has not, left-over changes included.
+    ``unrecorded``: it had outlived its engine, and its exit status was not written down."""
+    if end is End.UNKNOWN and unrecorded:
+        why = "the agent was found again, and nothing tells how it ended"
+        return _after_interruption(record, budgets, why=why, commits=commits)
     if end is End.LIMITED:
         return after_limit(budgets, limits=record.backs.limited, reason=reason, signal=signal)
     if is_keyless(signal):
@@ -308,9 +319,14 @@ def on_resume(
         return Decision(move=Action.JUDGE)
     if record.state is State.READY:
         return Decision(move=Action.PREPARE)
+    why = "the agent was gone when the run went on"
+    return _after_interruption(record, budgets, why=why, commits=commits)
+
+
+def _after_interruption(record: TaskRecord, budgets: Budgets, *, why: str, commits: bool) -> Decision:
+    """It went with its engine: no attempt is burned."""
     if record.backs.failed >= budgets.attempts:
         return Decision(
             move=Action.BLOCK, why=f"failed {record.backs.failed} times, the last time: {record.reason}"
         )
-    why = "the agent was gone when the run went on"
     return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=why, fresh=not commits)

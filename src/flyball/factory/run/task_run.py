@@ -200,7 +200,7 @@ class TaskRun:
         if step.move in (Action.PREPARE, Action.AGAIN):
             return await self._attempt(step)
         if step.move is Action.REATTACH:
-            return await self._judge(await self.agents.reattach(self._job()))
+            return await self._judge(await self.agents.reattach(self._job()), found_again=True)
         if step.move is Action.JUDGE:
             return await self._judge_from_files()
         finish = {Action.CHECK: self.finish.check, Action.LAND_ON: self.finish.land_on}
@@ -292,7 +292,7 @@ class TaskRun:
 
     # -- the agent's end --------------------------------------------------------------------------------
 
-    async def _judge(self, ending: Ending) -> Decision:
+    async def _judge(self, ending: Ending, *, found_again: bool = False) -> Decision:
         """Write the end down, keep what was done, and say what is next."""
         signal = ending.signal
         self.project.ledger.note(
@@ -311,9 +311,10 @@ class TaskRun:
             return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason, fresh=True)
         if self.waits.stopping and ending.end is End.KILLED:
             return Decision(move=Action.AGAIN, cause=Cause.INTERRUPTED, why=ending.reason)
-        return await self._next_after(ending)
+        unrecorded = found_again and exit_code(Path(self.record.agent.process.folder)) is None
+        return await self._next_after(ending, unrecorded=unrecorded)
 
-    async def _next_after(self, ending: Ending) -> Decision:
+    async def _next_after(self, ending: Ending, *, unrecorded: bool = False) -> Decision:
         """Commit what lies around in a finished worktree, and decide."""
         self.waits.show(WaitKind.COMMIT)
         self.project.ledger.note(self.task.id, Step.KEEP, RunPhase.BEGUN)
@@ -338,6 +339,7 @@ class TaskRun:
             reason=ending.reason,
             signal=ending.signal,
             commits=commits,
+            unrecorded=unrecorded,
         )
 
     # -- after the engine was gone ------------------------------------------------------------------------
