@@ -196,7 +196,7 @@ class PoolCounts:
     waiting: int = 0
 
     def fill(self, cap: int, *, reserve: int) -> bool:
-        """Is no slot left for an ordinary ask? A reserve never takes the last one."""
+        """Do these take every slot that an ordinary ask may have? A reserve never takes the last one."""
         kept = min(reserve, cap - 1)
         return self.in_use >= cap or (kept > 0 and self.low_in_use >= cap - kept)
 
