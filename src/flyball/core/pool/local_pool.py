@@ -69,6 +69,8 @@ class LocalPool:
         name: str = "limiter",
     ) -> None:
         self.settings, self.name = settings, name
+        self.is_fixed = not settings.adapts
+        """The cap never moves, so nothing has to be learned from a full one."""
         self.memory = planning.first_memory(settings, now)
         self.meters, self.counts = Meters(), PoolCounts()
         self.facts: list[Fact] = []
@@ -173,11 +175,6 @@ class LocalPool:
         if start.number == self.meters.trial_id:
             self._end_trial(Outcome.ABANDONED, now)
 
-    @property
-    def is_fixed(self) -> bool:
-        """The cap never moves, so nothing has to be learned from a full one."""
-        return not self.settings.adapts
-
     def renew(self, now: float) -> None:
         """Recompute the plan if its time has passed."""
         if now >= self.limits.valid_until:
@@ -185,7 +182,7 @@ class LocalPool:
 
     def change(self, settings: PoolSettings, now: float, *, reseed: bool) -> None:
         """Other settings from now on; ``reseed`` where a person set the level itself."""
-        before, self.settings = self.settings, settings
+        before, self.settings, self.is_fixed = self.settings, settings, not settings.adapts
         if reseed:
             self.memory = planning.restart_from(self.memory, settings, now)
         elif before.controller != settings.controller:

@@ -51,14 +51,18 @@ class LatencyTracker:
             if len(self._classes) >= CLASSES_KEPT:
                 del self._classes[next(iter(self._classes))]
             known = self._classes[kind] = _Class(recent_s=took_s, usual_s=took_s)
-        known.answers += 1
-        told = known.high >= LASTING
-        # Until an average has seen enough, each answer weighs as in a plain mean.
-        known.recent_s += (took_s - known.recent_s) * max(SHORT, 1 / known.answers)
-        long = LONG_WHILE_SLOW if told else max(LONG, 1 / known.answers)
-        known.usual_s += (took_s - known.usual_s) * long
-        if known.answers < LEAST_ANSWERS or known.recent_s < TIMES_SLOWER * known.usual_s:
-            known.high = 0
+        known.answers = answers = known.answers + 1
+        if known.high >= LASTING:
+            short, long = SHORT, LONG_WHILE_SLOW
+        elif answers * LONG < 1:
+            # Until an average has seen enough, each answer weighs as in a plain mean.
+            short, long = max(SHORT, 1 / answers), 1 / answers
         else:
-            known.high += 1
+            short, long = SHORT, LONG
+        known.recent_s = recent_s = known.recent_s + (took_s - known.recent_s) * short
+        known.usual_s = usual_s = known.usual_s + (took_s - known.usual_s) * long
+        if answers < LEAST_ANSWERS or recent_s < TIMES_SLOWER * usual_s:
+            known.high = 0
+            return False
+        known.high += 1
         return known.high >= LASTING

@@ -148,11 +148,13 @@ class CallSlot:
         return self
 
     async def _wait_async(self) -> CallSlot:
-        self._call, queue, loop = USED, self._queue, asyncio_loop()
-        queue.loop_free = queue.free
+        self._call, queue = USED, self._queue
+        if queue.loop_free is not queue.free:
+            asyncio_loop()
+            queue.loop_free = queue.free
         start = queue.enter(self.cost)
         if start is None:
-            waiter = TaskWaiter(queue, loop, self.priority, self.cost)
+            waiter = TaskWaiter(queue, asyncio_loop(), self.priority, self.cost)
             queue.enqueue(waiter)
             start = await waiter.wait(self.timeout)
         self._call = CallRecord(start)
@@ -222,14 +224,16 @@ class CallSlot:
     @property
     def held(self) -> bool:
         """Whether it has a slot now."""
-        return not isinstance(self._call, Use)
+        return self._call is None or isinstance(self._call, CallRecord)
 
     def _record(self) -> CallRecord:
+        # Not isinstance(call, Use): of an enum that takes five times as long.
         call = self._call
-        if isinstance(call, Use):
+        if isinstance(call, CallRecord):
+            return call
+        if call is not None:
             raise UsageError("this slot is not held: report and settle inside its block")
-        if call is None:
-            call = self._call = CallRecord(CallStart(0, self._sent_at, self._in_flight, NO_COST, NO_COST))
+        call = self._call = CallRecord(CallStart(0, self._sent_at, self._in_flight, NO_COST, NO_COST))
         return call
 
     # -- giving it back ---------------------------------------------------------------------------
@@ -266,7 +270,7 @@ class CallSlot:
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
-        if not self.held:
+        if self._call is NEW or self._call is USED:
             return
         call, self._call = self._record(), USED
         signal, heard = _last_word(call, error)
