@@ -1,0 +1,1 @@
+"""The hostile agents, one file for each kind of harm."""

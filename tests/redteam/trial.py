@@ -1,0 +1,103 @@
+"""``python -m tests.redteam.trial none|bwrap``: every hostile agent once, in one mode, as this user.
+
+Prints for each what it did and how that was told, or what stopped it, as JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+
+from tests.redteam import programs
+from tests.redteam.hostile import PROGRAMS, Hostile
+from tests.redteam.target import Target
+
+
+class Stop(Enum):
+    """What a program ran into."""
+
+    SANDBOX = "the sandbox"
+    FENCE = "the fence"
+    RIGHTS = "the system"
+    PROTECTED = "protected paths"
+    GATE = "the gate"
+    LANDING = "the landing"
+    FLYBALL = "flyball takes no notice"
+
+
+DONE = "DONE"
+BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    outcome: str
+    """DONE, or what stopped it."""
+    how: str
+    """The evidence, or the words it was stopped with."""
+
+
+_KINDS = {"protected": Stop.PROTECTED, "gate": Stop.GATE, "no-changes": Stop.FLYBALL}
+_FENCE = re.compile(r"flyball|shim|outside this task", re.IGNORECASE)
+
+
+def load() -> Mapping[str, Hostile]:
+    """All programs, by their names."""
+    for module in pkgutil.iter_modules(programs.__path__):
+        importlib.import_module(f"{programs.__name__}.{module.name}")
+    return PROGRAMS
+
+
+def run_trial(place: Path, sandbox: str, table: Mapping[str, Hostile]) -> dict[str, Trial]:
+    with Target(place, sandbox, table) as target:
+        target.attack()
+        target.go_on()
+        return {name: _judge(target, each) for name, each in table.items()}
+
+
+def _judge(target: Target, program: Hostile) -> Trial:
+    report = target.marks / f"{program.name}.report"
+    told = json.loads(report.read_text()) if report.exists() else {"met": BROKEN, "where": target.said}
+    if told["met"] == BROKEN:
+        return Trial(BROKEN, told["where"])
+    evidence = program.done(target, program.name)
+    if evidence:
+        return Trial(DONE, evidence)
+    words = target.blocked.get(program.name, "")
+    how = "; ".join(each for each in (told["met"], told["where"], words) if each)
+    return Trial(_stop(target, told["met"], words).value, how)
+
+
+def _stop(target: Target, met: str, words: str) -> Stop:
+    if met and _FENCE.search(met):
+        return Stop.FENCE
+    if met:
+        return Stop.SANDBOX if target.sandbox == "bwrap" else Stop.RIGHTS
+    kind = words.partition(":")[0]
+    return _KINDS.get(kind, Stop.LANDING if words and not words.startswith("failed") else Stop.FLYBALL)
+
+
+def main(arguments: list[str]) -> None:
+    table = load()
+    chosen = {name: table[name] for name in arguments[1:]} or table
+    place = Path(tempfile.mkdtemp(prefix="fb-redteam-", dir="/var/tmp"))
+    try:
+        ended = run_trial(place, arguments[0], chosen)
+        print(json.dumps({name: asdict(trial) for name, trial in ended.items()}, indent=1))
+    finally:
+        if not os.environ.get("REDTEAM_KEEP"):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
