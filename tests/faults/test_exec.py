@@ -356,20 +356,26 @@ def doctor() -> list[dict[str, Any]]:
 
 
 def test_a_command_inside_an_exec_counts_as_long_as_it_lives_though_its_wrapper_was_killed(
-    started: Callable[..., subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
+    started: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     cap_of(1)
-    outer = started("--quiet", "--", "sh", "-c", 'echo "$FLYBALL_LEASE"; exec sleep 60')
+    inside = shlex.join([*EXEC, "--quiet", "--", "sh", "-c", "echo $$; exec sleep 60"])
+    again, told = shlex.join([*EXEC, "--no-wait", "--", "true"]), tmp_path / "told"
+    asking = f"while sleep 0.05; do {again} 2>&-; echo $? > {told}; done"
+    outer = started("--quiet", "--", "sh", "-c", f"{inside} & echo $!; {asking}")
     assert outer.stdout is not None
-    monkeypatch.setenv("FLYBALL_LEASE", outer.stdout.readline().strip())
-    inner = started("--quiet", "--", "sh", "-c", "echo $$; exec sleep 60")
-    assert inner.stdout is not None
-    pid = int(inner.stdout.readline())
-    inner.kill()
-    inner.wait()
-    assert run("--no-wait", "--", "true").returncode == 75
+    wrapper, pid = (int(outer.stdout.readline()) for _ in range(2))
+    os.kill(wrapper, signal.SIGKILL)
+
+    def answers() -> str:
+        told.unlink(missing_ok=True)
+        until(lambda: told.exists() and told.read_text() != "", "it to ask")
+        return told.read_text().strip()
+
+    answers()
+    assert answers() == "75"
     os.kill(pid, signal.SIGKILL)
-    until(lambda: run("--no-wait", "--", "true").returncode == 0, "its slot of the lease is free")
+    until(lambda: answers() == "0", "its slot of the lease is free")
 
 
 def test_an_exported_lease_that_ended_counts_for_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

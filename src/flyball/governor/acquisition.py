@@ -91,6 +91,8 @@ Effect = StoreCall | WaitForWake
 Flow = Generator[Effect, Any, R]
 Observer = Callable[[Fact], None]
 OnWait = Callable[[Verdict], None]
+Heir = Callable[[int], Holder | None]
+"""The process that a lease passes to whose holder has ended: one that works inside it still."""
 
 
 def acquire(
@@ -102,6 +104,7 @@ def acquire(
     timeout_s: float | None,
     on_wait: OnWait | None,
     observers: Sequence[Observer],
+    heir: Heir,
     try_ride: Callable[[], bool] | None = None,
 ) -> Flow[Verdict]:
     """Get the ask granted, or raise a RefusedError that says why not.
@@ -115,13 +118,17 @@ def acquire(
     hopeless = verdict.granted or verdict.reason is Reason.TOO_LARGE
     # An ask that would be refused looks for dead holders first.
     at_once_s = _RELEASING_AT_ONCE_S
-    if not wait and not hopeless and (yield from reap(store, ask.pool, observers, patience_s=at_once_s)):
+    if (
+        not wait
+        and not hopeless
+        and (yield from reap(store, ask.pool, observers, heir=heir, patience_s=at_once_s))
+    ):
         verdict = yield from _admit(store, ask, wait=wait, observers=observers)
     if verdict.granted:
         return verdict
     if not wait or verdict.reason is Reason.TOO_LARGE:
         raise _refusal(verdict)
-    waiter = _Waiter(store, ask, verdict, timeout_s, on_wait, observers, try_ride)
+    waiter = _Waiter(store, ask, verdict, timeout_s, on_wait, observers, heir, try_ride)
     try:
         verdict = yield from waiter.wait()
     except BaseException:
@@ -156,9 +163,10 @@ class _Waiter:
         timeout_s: float | None,
         on_wait: OnWait | None,
         observers: Sequence[Observer],
+        heir: Heir,
         try_ride: Callable[[], bool] | None,
     ) -> None:
-        self._try_ride, self.rides = try_ride, False
+        self._heir, self._try_ride, self.rides = heir, try_ride, False
         self.store, self.ask, self.verdict, self.observers = store, ask, verdict, observers
         self._on_wait = on_wait
         self._timeout_s = timeout_s
@@ -213,8 +221,14 @@ class _Waiter:
             yield from self._look(advance=True)
 
     def _reap(self, patience_s: float) -> Flow[int]:
-        claim_id = self.verdict.claim_id
-        return reap(self.store, self.ask.pool, self.observers, patience_s=patience_s, claim_id=claim_id)
+        return reap(
+            self.store,
+            self.ask.pool,
+            self.observers,
+            heir=self._heir,
+            patience_s=patience_s,
+            claim_id=self.verdict.claim_id,
+        )
 
     def _is_worth_waiting(self, error: StoreError) -> bool:
         """Is it worth waiting for the store? Not where it is there and makes no sense, or our time is up."""
@@ -333,10 +347,13 @@ def reap(
     pool: str,
     observers: Sequence[Observer],
     *,
+    heir: Heir,
     patience_s: float | None = None,
     claim_id: int = 0,
 ) -> Flow[int]:
     """Take back what dead processes hold and what keeps this pool's line waiting; how many were found.
+
+    A lease inside which a command goes on passes to that (``heir``).
 
     A command that has ended is its launcher's to release, with the words that say how it ended. For that the
     flow waits ``patience_s``, or until ``claim_id`` is told to look; None: it is left for a later reap.
@@ -346,7 +363,7 @@ def reap(
         return 0
     census: HolderCensus = yield StoreCall(lambda: store.pool_census(pool))
     if patience_s is None:
-        return (yield from reclaim(store, census, observers))
+        return (yield from reclaim(store, census, observers, heir=heir))
     step_s, last_s = _RELEASING_STEP_S
     now = began = time.monotonic()
     # Not ``any``: each of them is seen now.
@@ -356,7 +373,7 @@ def reap(
             return 0
         step_s, now = min(2 * step_s, last_s), time.monotonic()
         census = yield StoreCall(lambda: store.pool_census(pool))
-    return (yield from reclaim(store, census, observers, patience_s=patience_s))
+    return (yield from reclaim(store, census, observers, heir=heir, patience_s=patience_s))
 
 
 _ended_at: dict[tuple[int, Holder], float] = {}
@@ -381,7 +398,12 @@ def _is_being_released(claim: Claim) -> bool:
 
 
 def reclaim(
-    store: Store, census: HolderCensus, observers: Sequence[Observer], *, patience_s: float = RELEASING_S
+    store: Store,
+    census: HolderCensus,
+    observers: Sequence[Observer],
+    *,
+    heir: Heir,
+    patience_s: float = RELEASING_S,
 ) -> Flow[int]:
     """Remove the dead of a census from the store; how many there were.
 
@@ -389,17 +411,30 @@ def reclaim(
     ends while we look has ended just now.
     """
     now = store.now()
-    claims = [
-        (c.id, c.holder)
-        for c in census.claims
-        if is_gone(c, now) and not _is_in_time(c, time.monotonic(), patience_s)
-    ]
+    gone = [c for c in census.claims if is_gone(c, now) and not _is_in_time(c, time.monotonic(), patience_s)]
+    passed_on: set[int] = set()
+    for claim in gone:
+        if (yield from _pass_on(store, claim, heir, observers)):
+            passed_on.add(claim.id)
+    claims = [(claim.id, claim.holder) for claim in gone if claim.id not in passed_on]
     demands = [d for d in census.demands if d.until <= now or alive(d.holder) is False]
     unconfirmed = any(c.expires_at is not None and c.expires_at <= now for c in census.claims)
     if claims or demands or unconfirmed:
         after = yield StoreCall(lambda: store.reclaim(claims, demands))
         yield from settle(store, after, observers)
     return len(claims) + len(demands) + unconfirmed
+
+
+def _pass_on(store: Store, claim: Claim, heir: Heir, observers: Sequence[Observer]) -> Flow[bool]:
+    """Let a lease pass to a command that works inside it still, if there is one."""
+    to = heir(claim.id) if claim.held and here(claim.holder) else None
+    if to is None:
+        return False
+    bound, after = yield StoreCall(
+        lambda: store.rebind(claim.id, to, launcher_pid=to.pid, asked_at=claim.asked_at)
+    )
+    yield from settle(store, after, observers)
+    return bool(bound)
 
 
 def lives(claim: Claim, now: float) -> bool | None:

@@ -166,8 +166,9 @@ class Governor:
 
     def reap(self) -> int:
         """Take back what dead processes hold, in every pool; how many were found."""
-        store = self._internals.store
-        return run_sync(acquisition.reclaim(store, store.census(), self.observers), None)
+        behind = self._internals
+        steps = acquisition.reclaim(behind.store, behind.store.census(), self.observers, heir=behind.heir)
+        return run_sync(steps, None)
 
     # -- settings and seeing ------------------------------------------------------------------------
 

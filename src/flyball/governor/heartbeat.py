@@ -51,9 +51,10 @@ class Heartbeat:
         beat_s: float = BEAT_S,
         look_s: float = LOOK_S,
         ensure_host_agent: Callable[[], None] = lambda: None,
+        heir: acquisition.Heir = lambda _claim_id: None,
     ) -> None:
         """``ensure_host_agent`` starts a process that looks after our leases if we are killed."""
-        self._store, self._observers = store, observers
+        self._store, self._observers, self._heir = store, observers, heir
         self._look_s, self._ensure_host_agent = look_s, ensure_host_agent
         self._held: Counter[str] = Counter()
         self._owed: set[str] = set()
@@ -104,7 +105,7 @@ class Heartbeat:
             with self._lock:
                 self._owed.discard(pool)
             if due:
-                run_sync(acquisition.reap(self._store, pool, self._observers), None)
+                run_sync(acquisition.reap(self._store, pool, self._observers, heir=self._heir), None)
         except StoreError as error:
             tell_log("no heartbeat for %s: %s", pool, error, debug=True)
         except Exception:

@@ -28,7 +28,8 @@ from flyball.core.server_url import redacted
 from flyball.errors import FlyballError, StoreError
 from flyball.governor import acquisition
 from flyball.governor.flow_drivers import run_sync
-from flyball.governor.state_url import home, open_store, resolve
+from flyball.governor.inherited_lease import heir
+from flyball.governor.state_url import home, mail_home, open_store, resolve
 from flyball.host.background_thread import Linger
 from flyball.host.lock_file import LongLock
 from flyball.host.process import alive, me
@@ -80,8 +81,10 @@ def _lock(address: str) -> LongLock:
 class HostAgent:
     """Looks after what one host holds. ``look`` once a beat."""
 
-    def __init__(self, store: SharedStore, here: Holder) -> None:
-        self._store, self._here = store, here
+    def __init__(
+        self, store: SharedStore, here: Holder, heir: acquisition.Heir = lambda _claim_id: None
+    ) -> None:
+        self._store, self._here, self._heir = store, here, heir
         self._mine: dict[str, list[Holder]] = {}
         """Per pool, the holders of this host."""
         self._asked_at = float("-inf")
@@ -97,7 +100,7 @@ class HostAgent:
             for pool, holders in self._mine.items():
                 due = self._store.beat(pool, look_s=CENSUS_S)
                 if due or any(alive(holder) is False for holder in holders):
-                    run_sync(acquisition.reap(self._store, pool, ()), None)
+                    run_sync(acquisition.reap(self._store, pool, (), heir=self._heir), None)
                     self._asked_at = float("-inf")
         except StoreError:
             # Tried again at the next beat. What is held is not known to have ended.
@@ -130,7 +133,10 @@ def main() -> int:
         store: SharedStore = open_store(address)  # type: ignore[assignment]
     except FlyballError:
         return 1
-    agent, linger = HostAgent(store, me()), Linger(BEAT_S, LINGER_S)
+    agent, linger = (
+        HostAgent(store, me(), lambda claim_id: heir(address, claim_id, mail_home(address))),
+        Linger(BEAT_S, LINGER_S),
+    )
     while (
         os.path.exists(lock.path) and (next_s := linger.next_s(busy=agent.look(time.monotonic()))) is not None
     ):

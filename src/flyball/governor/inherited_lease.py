@@ -1,86 +1,181 @@
 """A lease that ``exec`` passes on: work inside it uses it instead of waiting for itself.
 
-``FLYBALL_LEASE`` names the leases a process runs under. They count only while the store still knows them,
-so a daemon that outlives its ``exec`` asks like any other process. What cannot be understood counts as none.
+``FLYBALL_LEASE`` names the leases a process runs under. It is a hint: a lease counts where the store says
+that it is held, by this process or by one that it descends from. So a number that was read somewhere is
+worth nothing, and a daemon that outlives its ``exec`` asks like any other process. What cannot be understood
+counts as none.
 
 As many asks as the lease has slots ride on it at once; the rest stand in line, until a slot of the pool or of
 the lease is free. An ``exec`` that rides passes on what it rides on, and no more: a command inside it rides
-on that. Who rides is known by locks on files, one for each slot. The kernel frees them with the process that
-rides, so nothing is left behind by one that is killed, and no store has to know.
+on that. Who rides is known by files, one for each ride, each with the process that rides. A process that has
+ended rides no more, so nothing is left behind by one that is killed, and no store has to know.
+
+What rides may outlive the command around it. The lease then passes to it (``heir``) instead of ending.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
+from flyball.core.pool.holder import Holder
 from flyball.core.pool.model import Claim
 from flyball.core.server_url import redacted
 from flyball.errors import StoreReadOnlyError, UsageError
-from flyball.host.lock_file import LongLock
+from flyball.host.atomic_file import replace_file
+from flyball.host.lock_file import LockFile
+from flyball.host.process import alive, ancestors, here, identify, me
 
 VARIABLE = "FLYBALL_LEASE"
 _FOLDER = "riding"
 _LEFT_S = 3600.0
-"""A file that is older and not locked was left by a process that was killed."""
+"""A file that is older and whose process has ended was left by one that was killed."""
+_PART = re.compile(r"[0-9]+(?:\.[0-9]+)*", re.ASCII)
+
+
+class Rider(NamedTuple):
+    """A process that rides, and on how many slots."""
+
+    holder: Holder
+    slots: int
 
 
 class Ride:
-    """Slots of an outer lease that one ask uses."""
+    """Slots of an outer lease that one ask uses, named by ``part``: ``2.0`` is a ride inside ride ``2``."""
 
-    def __init__(self, locks: list[LongLock], part: str) -> None:
-        self._locks, self.part = locks, part
-        """``part`` names the first of these slots for asks inside."""
+    def __init__(self, riders: Riders, part: str, rider: Rider, claim: Claim) -> None:
+        self._riders, self.part, self.rider, self._claim = riders, part, rider, claim
 
     @property
     def slots(self) -> int:
-        return len(self._locks)
+        return self.rider.slots
 
-    def pass_on(self) -> None:
-        """A command that is started from now on rides too: it goes on where its starter is killed."""
-        for lock in self._locks:
-            if lock.fd is not None:
-                os.set_inheritable(lock.fd, True)
+    def pass_to(self, pid: int) -> None:
+        """The command of this process rides from now on: it does where its starter is killed."""
+        self.rider = Rider(identify(pid), self.slots)
+        self._riders.write(self.part, self.rider)
+
+    def inherited(self, claim: Claim | None) -> bool:
+        """Has the lease passed to what rides here, as the command around it has ended?"""
+        return claim is not None and claim.holder == self.rider.holder != self._claim.holder
 
     def end(self) -> None:
-        for lock in self._locks:
-            # While it is locked: one that comes later makes it anew.
-            with suppress(OSError):
-                os.unlink(lock.path)
-            lock.release()
+        self._riders.remove(self.part)
+
+
+class Riders:
+    """The files of one lease: who rides on it."""
+
+    def __init__(self, folder: Path, lease: str) -> None:
+        self._folder, self._prefix = folder, f"{lease}-"
+
+    def live(self) -> dict[str, Rider]:
+        """Who rides now, by part."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return {}
+        found: dict[str, Rider] = {}
+        for name in names:
+            part = name.removeprefix(self._prefix)
+            if part != name and _PART.fullmatch(part) and (rider := self._read(name)) is not None:
+                found[part] = rider
+        return found
+
+    def try_ride(self, claim: Claim, inside: str, slots: int) -> Ride | None:
+        """Ride on what is free of the part ``inside``; empty: of the whole lease."""
+        with self._changing():
+            live = self.live()
+            of = live[inside].slots if inside in live else claim.slots
+            if _used(live, inside) + slots > of:
+                return None
+            taken = {_parts(part)[len(_parts(inside))] for part in live if _is_inside(part, inside)}
+            number = next(n for n in range(len(taken) + 1) if n not in taken)
+            ride = Ride(self, f"{inside}.{number}" if inside else str(number), Rider(me(), slots), claim)
+            self.write(ride.part, ride.rider)
+            return ride
+
+    def write(self, part: str, rider: Rider) -> None:
+        content = json.dumps([*astuple(rider.holder), rider.slots])
+        with _refused(self._folder):
+            replace_file(self._folder / f"{self._prefix}{part}", content.encode(), durable=False)
+
+    def remove(self, part: str) -> None:
+        with suppress(OSError):
+            os.unlink(self._folder / f"{self._prefix}{part}")
+
+    def _read(self, name: str) -> Rider | None:
+        """The rider of a file; None for one that has ended, and for a file that makes no sense."""
+        try:
+            host, boot, pidns, pid, start, slots = json.loads((self._folder / name).read_bytes())
+            holder = Holder(str(host), str(boot), int(pidns), int(pid), int(start))
+            return None if alive(holder) is False else Rider(holder, max(1, int(slots)))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return None
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with _refused(self._folder):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = LockFile.of(f"{self._folder}.lock")
+            lock.acquire()
+            try:
+                self._sweep()
+                yield
+            finally:
+                lock.release()
+
+    def _sweep(self) -> None:
+        """Remove files that killed processes left."""
+        with os.scandir(self._folder) as entries:
+            old = [each.name for each in entries if time.time() - each.stat().st_mtime > _LEFT_S]
+        for name in old:
+            if self._read(name) is None:
+                os.unlink(self._folder / name)
+
+
+@contextmanager
+def _refused(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        words = f"cannot use {folder} ({error.strerror}), by which work inside a lease is counted"
+        raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
+
+
+def _parts(part: str) -> list[int]:
+    return [int(number) for number in part.split(".")] if part else []
+
+
+def _is_inside(part: str, outer: str) -> bool:
+    return part != outer and (not outer or part.startswith(f"{outer}."))
+
+
+def _used(live: dict[str, Rider], inside: str) -> int:
+    """Slots of a part that are in use: by its riders, and by those inside a rider that has ended."""
+    riding = [part for part in live if _is_inside(part, inside)]
+    topmost = [part for part in riding if not any(_is_inside(part, other) for other in riding)]
+    return sum(live[part].slots for part in topmost)
 
 
 class OuterLease:
     """The part of a lease that this process works under, and the ride of one ask on it."""
 
-    def __init__(self, claim: Claim, prefix: str, part: str, slots: int) -> None:
+    def __init__(self, claim: Claim, riders: Riders, inside: str) -> None:
         self.claim, self.ride = claim, cast("Ride | None", None)
-        self._prefix, self._part, self._slots = prefix, part, slots
+        self._riders, self._inside = riders, inside
 
     def try_ride(self, slots: int) -> bool:
         """Ride, if so many slots are not used by others inside."""
-        names = [f"{self._part}.{number}" if self._part else str(number) for number in range(self._slots)]
-        locks: list[LongLock] = []
-        part = ""
-        try:
-            for name in names:
-                lock = _lock(f"{self._prefix}-{name}") if len(locks) < slots else None
-                if lock is not None:
-                    part = part or name
-                    locks.append(lock)
-        except OSError as error:
-            Ride(locks, part).end()
-            words = f"cannot lock {self._prefix} ({error.strerror}), by which work inside a lease is counted"
-            raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
-        if len(locks) < slots:
-            Ride(locks, part).end()
-            return False
-        self.ride = Ride(locks, part)
-        return True
+        self.ride = self._riders.try_ride(self.claim, self._inside, slots)
+        return self.ride is not None
 
     def get_off(self) -> None:
         """What was ridden for has come to nothing."""
@@ -89,46 +184,34 @@ class OuterLease:
             self.ride = None
 
 
-def _lock(path: str) -> LongLock | None:
-    lock = LongLock(path, inherited=True)
-    if not lock.take():
-        return None
-    with suppress(OSError):
-        if lock.fd is not None and os.path.samestat(os.stat(path), os.fstat(lock.fd)):
-            return lock
-    # The one that rode before removed it since we opened it: the next look finds it new.
-    lock.release()
-    return None
+def is_around_us(holder: Holder) -> bool:
+    """Is it this process, or one that it descends from?"""
+    return here(holder) and holder.pid in ancestors(os.getpid()) and bool(alive(holder))
 
 
 def outer_lease(address: str, pool: str, claim: Claim, home: Path) -> OuterLease:
     """The part of this claim that we run under. ``home``: the state's folder on this machine."""
-    entry = _entry(address, pool) or {}
-    part, slots = entry.get("part"), entry.get("slots")
-    if not isinstance(part, str) or type(slots) is not int or not 0 < slots <= claim.slots:
-        part, slots = "", claim.slots
-    folder = home / _FOLDER
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _sweep(folder)
-    except OSError as error:
-        words = f"cannot use {folder} ({error.strerror}), by which work inside a lease is counted"
-        raise StoreReadOnlyError(f"{words}; set FLYBALL_HOME to a folder you can write to") from error
+    riders = riders_of(address, claim.id, home)
+    part = (_entry(address, pool) or {}).get("part")
+    inside = part if isinstance(part, str) and _PART.fullmatch(part) else ""
+    rider = riders.live().get(inside) if inside else None
+    return OuterLease(claim, riders, inside if rider is not None and is_around_us(rider.holder) else "")
+
+
+def riders_of(address: str, claim_id: int, home: Path) -> Riders:
     import zlib  # most processes work inside no lease
 
     # Memory is its process's own; the claims of servers have their numbers beside those of a file.
     at = f"{address}{os.getpid()}" if address == "memory:" else redacted(address)
-    return OuterLease(claim, str(folder / f"{zlib.crc32(at.encode()):08x}-{claim.id}"), part, slots)
+    return Riders(home / _FOLDER, f"{zlib.crc32(at.encode()):08x}-{claim_id}")
 
 
-def _sweep(folder: Path) -> None:
-    """Remove files that nothing locks and that killed processes left."""
-    with os.scandir(folder) as entries:
-        old = [entry.path for entry in entries if time.time() - entry.stat().st_mtime > _LEFT_S]
-    for path in old:
-        lock = _lock(path)
-        if lock is not None:
-            Ride([lock], "").end()
+def heir(address: str, claim_id: int, home: Path) -> Holder | None:
+    """The process that a lease passes to whose holder has ended: one that still rides on it."""
+    live = riders_of(address, claim_id, home).live()
+    # The process that releases the lease ends what rides on it inside itself.
+    left = [part for part in live if live[part].holder.pid != os.getpid()]
+    return live[min(left, key=lambda part: (part.count("."), part))].holder if left else None
 
 
 def variable_value(address: str, pool: str, claim_id: int, *, ride: Ride | None = None) -> str:
@@ -136,7 +219,7 @@ def variable_value(address: str, pool: str, claim_id: int, *, ride: Ride | None 
     # Without the password: an environment is read by many.
     at = redacted(address)
     kept = [entry for entry in _entries() if (entry.get("at"), entry.get("pool")) != (at, pool)]
-    part = {} if ride is None else {"part": ride.part, "slots": ride.slots}
+    part = {} if ride is None else {"part": ride.part}
     return json.dumps([*kept, {"at": at, "pool": pool, "id": claim_id, **part}])
 
 

@@ -172,6 +172,7 @@ class Internals:
                 timeout_s=timeout,
                 on_wait=on_wait,
                 observers=self.observers,
+                heir=self.heir,
                 try_ride=None if outer is None else partial(outer.try_ride, asking.slots),
             )
             try:
@@ -209,6 +210,7 @@ class Internals:
             timeout_s=timeout,
             on_wait=on_wait,
             observers=self.observers,
+            heir=self.heir,
             try_ride=None if outer is None else partial(outer.try_ride, asking.slots),
         )
 
@@ -235,7 +237,8 @@ class Internals:
         around = map(self.store.claim, inherited_lease.inherited_ids(self.address))
         held = [claim for claim in around if claim is not None and claim.held]
         claim_id = inherited_lease.inherited_id(self.address, asking.pool)
-        claim = next((each for each in held if (each.id, each.pool) == (claim_id, asking.pool)), None)
+        ours = (each for each in held if (each.id, each.pool) == (claim_id, asking.pool))
+        claim = next((each for each in ours if inherited_lease.is_around_us(each.holder)), None)
         if claim is None:
             if held:
                 ceiling = self.store.machine().ceiling
@@ -250,10 +253,27 @@ class Internals:
 
     def variable_value(self, lease: Lease) -> str:
         """What ``FLYBALL_LEASE`` is for a command that is started under this lease."""
+        lease._passed_on = True
+        return inherited_lease.variable_value(self.address, lease.pool, lease.id, ride=lease._ride)
+
+    def ends_with(self, lease: Lease) -> bool:
+        """Ends with this one what the store keeps? Not while a command inside it goes on, to which it passes;
+        and what rides only ends its ride, unless the lease has passed to it."""
         ride = lease._ride
         if ride is not None:
-            ride.pass_on()
-        return inherited_lease.variable_value(self.address, lease.pool, lease.id, ride=ride)
+            ride.end()
+        try:
+            if ride is not None and not ride.inherited(self.store.claim(lease.id)):
+                return False
+            heir = self.heir(lease.id)
+            return heir is None or not self._bind(lease, heir, launcher_pid=heir.pid)
+        except StoreError:
+            # The release is kept then, and what goes on is not counted: the store forgot it, or will.
+            return ride is None
+
+    def heir(self, claim_id: int) -> Holder | None:
+        """The process that a lease passes to whose holder has ended; None where none works inside it."""
+        return inherited_lease.heir(self.address, claim_id, mail_home(self.address))
 
     def open_box(self) -> Box | None:
         """A mailbox that every process that works on this state can reach; None where none can be had."""
@@ -286,6 +306,7 @@ class Internals:
                     cast("heartbeat.SharedStore", store),
                     self.observers,
                     ensure_host_agent=lambda: host_agent.ensure(self.address),
+                    heir=self.heir,
                 )
             self._heart.keep(pool)
 
@@ -411,9 +432,14 @@ class Internals:
     def rebind(self, lease: Lease, pid: int) -> bool:
         """Tie a lease to the life of another process, such as the child it was taken for."""
         self.check_lease(lease)
-        bound, after = self.store.rebind(
-            lease.id, identify(pid), launcher_pid=os.getpid(), asked_at=lease.verdict.asked_at
-        )
+        if lease._ride is not None:
+            lease._ride.pass_to(pid)
+            return True
+        return self._bind(lease, identify(pid), launcher_pid=os.getpid())
+
+    def _bind(self, lease: Lease, holder: Holder, *, launcher_pid: int) -> bool:
+        asked_at = lease.verdict.asked_at
+        bound, after = self.store.rebind(lease.id, holder, launcher_pid=launcher_pid, asked_at=asked_at)
         self.settle(after)
         return bound
 

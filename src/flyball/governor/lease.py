@@ -40,6 +40,7 @@ class Lease:
         "_granted_at",
         "_internals",
         "_oks",
+        "_passed_on",
         "_released",
         "_reported",
         "_ride",
@@ -63,6 +64,8 @@ class Lease:
         self.pid = asking.pid
         self.verdict = verdict
         self._ride = ride
+        self._passed_on = False
+        """Commands were told of it: some may work inside it still when it ends."""
         self.rejected = False
         """The last thing heard was a refusal: what was reserved of the windows was not used."""
         self._released = self._reported = False
@@ -76,7 +79,7 @@ class Lease:
     @property
     def nested(self) -> bool:
         """It rides on the lease of an ``exec`` around us: releasing it releases that one's slots to others
-        inside, and to no other."""
+        inside, and to no other, unless that lease passed to it."""
         return self._ride is not None
 
     def report(self, status: int | Signal, headers: HeaderLines | None = None, body: Body = None) -> Signal:
@@ -179,10 +182,10 @@ class Lease:
         # A forked child inherits the object, not the lease.
         if not first or self.pid != os.getpid():
             return None
-        if self._ride is not None:
-            self._ride.end()
+        if self._ride is None:
+            self._internals.stop_showing(self.pool)
+        if (self._ride is not None or self._passed_on) and not self._internals.ends_with(self):
             return None
-        self._internals.stop_showing(self.pool)
         return Release(
             self.id,
             outcome,

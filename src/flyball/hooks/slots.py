@@ -47,7 +47,7 @@ class Slots:
         store = internals(self._governor).store
         for claim_id in self._outer:
             claim = store.claim(claim_id)
-            if claim is not None and claim.held:
+            if claim is not None and claim.held and inherited_lease.is_around_us(claim.holder):
                 return self._record(claim, owned=False)
         claim_id, pool = self._count(event)
         claim = store.claim(claim_id)

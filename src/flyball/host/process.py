@@ -151,7 +151,7 @@ def stands_still(holder: Holder) -> bool:
 def ancestors(pid: int) -> list[int]:
     """The pids of the process itself and of those that it descends from, as far as they can be seen."""
     found: list[int] = []
-    while pid > 1 and pid not in found:
+    while pid > 0 and pid not in found:
         found.append(pid)
         pid = _parent(pid)
     return found

@@ -150,6 +150,7 @@ class StateDoctor:
 
     def _reclaim_dead(self) -> None:
         with closing(Governor(self.address)) as governor:
+            governor.reap()  # what a command works inside passes to that
             dead = pool_checks.find_dead(internals(governor).store.census(), internals(governor).store.now())
             internals(governor).reclaim([(c.id, c.holder) for c in dead.claims], dead.demands)
 

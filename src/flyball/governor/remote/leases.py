@@ -252,7 +252,14 @@ class RemoteLeases:
             self._reaped[pool] = now
         if not any(alive(holder) is False for holder in self._store.holders(pool)):
             return False
-        return bool(run_sync(acquisition.reap(self._store, pool, self._governor.observers), None))
+        return bool(
+            run_sync(
+                acquisition.reap(
+                    self._store, pool, self._governor.observers, heir=internals(self._governor).heir
+                ),
+                None,
+            )
+        )
 
     def _reap_due(self, pool: str) -> bool:
         return time.monotonic() - self._reaped.get(pool, float("-inf")) >= SWEEP_S

@@ -292,7 +292,7 @@ def _stay(governor: Governor, lease: Lease, argv: list[str], env: dict[str, str]
 
 
 def _let_run(governor: Governor, lease: Lease, child: GatedChild) -> None:
-    if not lease.nested and not internals(governor).rebind(lease, child.pid):
+    if not internals(governor).rebind(lease, child.pid):
         child.cancel()
         raise AgentError(
             f"the lease {lease.id} on {lease.pool} was taken away before its command could start"
