@@ -22,6 +22,7 @@ from flyball.host.pid_namespaces import pid_namespace, sight
 
 _PROC = Path("/proc/self/stat").exists()
 HOST_VARIABLE = "FLYBALL_HOST_ID"
+_STAT_MOST = 4096
 _WATCH_LIMIT = 256
 """Enough for any pool of agents; beyond it the once-a-second check covers the rest."""
 
@@ -201,8 +202,9 @@ def _start_time(pid: int) -> int | None:
 
 def _stat_fields(pid: int) -> list[bytes]:
     """What /proc says of a process, from its state on."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        text = file.read()
+    # Read in one piece, without a buffer: each hand-off looks at a waiter while the store is locked.
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        text = file.read(_STAT_MOST)
     # The command name may contain anything, spaces and brackets included: count from its end.
     return text[text.rfind(b")") + 2 :].split()
 
