@@ -23,7 +23,6 @@ from flyball.factory.agents.personas import IMPLEMENTER, find_persona
 from flyball.factory.project.config import FILE_NAME, ProjectConfig
 from flyball.factory.project.config_checks import gate_problem
 from flyball.factory.project.config_reader import read_config
-from flyball.factory.project.init import OnPath
 from flyball.governor.state_url import home
 
 ACCOUNT = "account.profile"
@@ -40,7 +39,7 @@ class ConfigFinding:
     severity: Literal["problem", "note"] = "problem"
 
 
-def validate(root: Path, *, on_path: OnPath = shutil.which) -> list[ConfigFinding]:
+def validate(root: Path) -> list[ConfigFinding]:
     """What is wrong with the project in a folder, or worth knowing about it."""
     try:
         reading = read_config(root)
@@ -50,7 +49,7 @@ def validate(root: Path, *, on_path: OnPath = shutil.which) -> list[ConfigFindin
         return [ConfigFinding(problem.key, problem.words) for problem in reading.problems]
     config = reading.config
     return [
-        *_check_settings(config, root, on_path),
+        *_check_settings(config, root),
         *_check_repository(config, root),
         *_check_tasks(config, root),
     ]
@@ -59,17 +58,17 @@ def validate(root: Path, *, on_path: OnPath = shutil.which) -> list[ConfigFindin
 # -- settings -------------------------------------------------------------------------------------
 
 
-def _check_settings(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[ConfigFinding]:
+def _check_settings(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     if problem := gate_problem(config):
         yield ConfigFinding(problem.key, problem.words)
     yield from _check_prompt(config, root)
     yield from _check_personas(config, root)
     yield from _check_account(config)
     yield from _check_ceilings(config)
-    yield from _check_gate(config, root, on_path)
+    yield from _check_gate(config, root)
     yield from _check_pulls(config, root)
     program = config.agent.command[0] if config.agent.command else config.agent.runtime
-    if not on_path(program) and not (root / program).is_file():
+    if not shutil.which(program) and not (root / program).is_file():
         words = f"{program} was not found on PATH; install it, or name another program in agent.command"
         yield ConfigFinding("agent.runtime", words, "note")
     for path in config.worktree.copy:
@@ -106,12 +105,12 @@ def _check_ceilings(config: ProjectConfig) -> Iterator[ConfigFinding]:
         yield ConfigFinding("budget", str(error))
 
 
-def _check_gate(config: ProjectConfig, root: Path, on_path: OnPath) -> Iterator[ConfigFinding]:
+def _check_gate(config: ProjectConfig, root: Path) -> Iterator[ConfigFinding]:
     if (root / ".envrc").exists():
         return  # direnv may put anything on PATH
     for index, command in enumerate(config.gate.commands or []):
         program = command.split()[0]
-        if _PLAIN_NAME.fullmatch(program) and not on_path(program) and not _is_shell_word(program):
+        if _PLAIN_NAME.fullmatch(program) and not shutil.which(program) and not _is_shell_word(program):
             words = f"{program} was not found on PATH, so nothing could land"
             way_out = "install it, or name another command"
             yield ConfigFinding(f"gate.commands[{index}]", f"{words}; {way_out}", "note")

@@ -5,7 +5,6 @@ Each pool keeps the newest word on the windows of the accounts that are spent fr
 
     WindowTeller      tells a pool, and every other pool that draws on the same account, what is news
     account_windows   the newest word of all pools, by account: what is shown, and what the factory goes by
-    window_hold       why an ask of some priority would not start now: for hooks, and for words
 
 What was said travels as durations and is kept on the store's clock, so machines need not agree on the time.
 """
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 
 from flyball.core.budget.usage_windows import UsageReport
 from flyball.core.pool.account_windows import UsageHold, current_windows, usage_hold
-from flyball.core.pool.settings import DEFAULT_POOL, RESERVED
+from flyball.core.pool.settings import RESERVED
 from flyball.core.pool.verdict import span_words
 from flyball.core.signals import Signal, SignalKind, UsageCertainty, WindowReading
 from flyball.stores.port import Store
@@ -96,16 +95,6 @@ def account_windows(snapshot: Snapshot, account: str | None = None) -> tuple[Acc
             ):
                 found[key] = each
     return tuple(found[key] for key in sorted(found))
-
-
-def window_hold(
-    store: Store, pool: str = DEFAULT_POOL, *, priority: int = 0
-) -> tuple[UsageHold, float] | None:
-    """What keeps an ask of this priority from starting now, and for how long; None: no usage window does."""
-    snapshot = store.snapshot()
-    found = next((each for each in snapshot.pools if each.name == pool), None)
-    held = pool_hold(found, snapshot.now) if found is not None else None
-    return (held, held.until - snapshot.now) if held is not None and priority <= held.open_above else None
 
 
 def pool_hold(pool: PoolSnapshot, now: float) -> UsageHold | None:

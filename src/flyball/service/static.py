@@ -43,10 +43,10 @@ _TYPES = {
 """Other files of the folder are not served."""
 
 
-def page_routes(folder: Path = FOLDER) -> list[HTTPRouteHandler]:
+def page_routes() -> list[HTTPRouteHandler]:
     """A route for every file."""
-    found = sorted(path for path in folder.rglob("*") if path.suffix in _TYPES)
-    return [_route(path, path.relative_to(folder).as_posix()) for path in found]
+    found = sorted(path for path in FOLDER.rglob("*") if path.suffix in _TYPES)
+    return [_route(path, path.relative_to(FOLDER).as_posix()) for path in found]
 
 
 def _route(path: Path, name: str) -> HTTPRouteHandler:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flyball.core.tasks.footprint import overlap
+from flyball.core.tasks.footprint import Footprint, conflict
 from flyball.core.tasks.globs import NAMES_LIMIT, TOKEN_LIMIT, check_token
 from flyball.errors import UsageError
 from tests.cases import every
@@ -41,6 +41,11 @@ REFUSED = {
     "x" * (TOKEN_LIMIT + 1): "characters long",
     "/".join("x" * (NAMES_LIMIT + 1)): "names between slashes",
 }
+
+
+def overlap(a: str, b: str) -> bool:
+    """Whether some path could belong to both tokens."""
+    return conflict(Footprint(write=(a,)), Footprint(write=(b,))) is not None
 
 
 @every("token", REFUSED)

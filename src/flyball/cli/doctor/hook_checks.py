@@ -19,9 +19,7 @@ LATELY_S = 24 * 3600.0
 _ANSWER_S = 10.0
 
 
-def check_hooks(
-    env: Mapping[str, str], home: Path, *, wall_s: float | None = None
-) -> Iterator[DoctorFinding]:
+def check_hooks(env: Mapping[str, str], home: Path) -> Iterator[DoctorFinding]:
     for name in NAMES:
         runtime = load_hooks(name)
         try:
@@ -31,7 +29,7 @@ def check_hooks(
             continue
         if installed is not None:
             yield from _check_installed(runtime, installed, env)
-    yield from _check_log(home / "hooks" / "log", time.time() if wall_s is None else wall_s)
+    yield from _check_log(home / "hooks" / "log")
 
 
 def _check_installed(
@@ -87,10 +85,10 @@ def _has_hooks(python: str) -> bool:
     return done.returncode == 0
 
 
-def _check_log(path: Path, wall_s: float) -> Iterator[DoctorFinding]:
+def _check_log(path: Path) -> Iterator[DoctorFinding]:
     """Hooks let the agent go on when they fail, so this is the one place where it shows."""
     try:
-        ago_s = wall_s - path.stat().st_mtime
+        ago_s = time.time() - path.stat().st_mtime
         lines = path.read_text("utf-8", "replace").splitlines()
     except OSError:
         return

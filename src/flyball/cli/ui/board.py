@@ -70,9 +70,8 @@ def room_for(height: int) -> Room:
     return Room(max(6, height - 9))
 
 
-def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTHING) -> Iterator[Block]:
-    """The whole board, busiest first. ``now`` is the wall clock, for ages."""
-    at = time.time() if now is None else now
+def board_screen(board: Board, *, room: Room = EVERYTHING) -> Iterator[Block]:
+    """The whole board, busiest first."""
     yield _heading(board)
     if board.account:
         yield Line(board.account, label="account", indent=2)
@@ -84,7 +83,7 @@ def board_screen(board: Board, *, now: float | None = None, room: Room = EVERYTH
     )
     shown = rows[: room.rows(len(rows))]
     if rows:
-        yield _rows_table(shown, at)
+        yield _rows_table(shown, time.time())
         yield from _more(len(rows) - len(shown))
     for row in shown:
         if row.denials:

@@ -147,7 +147,7 @@ def from_http(
     return _plain_success(status) if heads.silent else _success(status, heads)
 
 
-def from_event(event: Mapping[str, object], *, wall_s: float | None = None) -> Signal | None:
+def from_event(event: Mapping[str, object]) -> Signal | None:
     """Judge one event of a stream whose status was good; None: it tells of no error.
 
     >>> from_event({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}).detail
@@ -158,7 +158,7 @@ def from_event(event: Mapping[str, object], *, wall_s: float | None = None) -> S
     said = inner if isinstance(inner, Mapping) else {}
     if not isinstance(said.get("error"), Mapping) and said.get("type") != "error":
         return None
-    error, heads = read_error(said), Headers(None, wall_s=wall_s)
+    error, heads = read_error(said), Headers(None)
     if error is None:
         return None
     status = error.code or (400 if error.names & _CLIENTS_OWN else 500)

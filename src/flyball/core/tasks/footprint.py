@@ -76,11 +76,6 @@ def conflict(a: Footprint | None, b: Footprint | None) -> Clash | None:
     return found[1] if found else None
 
 
-def overlap(a: str, b: str) -> bool:
-    """Whether some path could belong to both tokens."""
-    return conflict(Footprint(write=(a,)), Footprint(write=(b,))) is not None
-
-
 def check_footprint(footprint: Footprint) -> Footprint:
     """The footprint with its tokens in normal form, or UsageError with the way out."""
     count = len(footprint.write) + len(footprint.read)

@@ -105,12 +105,12 @@ class ReviewAsk:
     """Why its last answer could not be used."""
 
 
-def preamble(version: str = __version__) -> str:
-    return _PREAMBLE.format(version=version)
+def preamble() -> str:
+    return _PREAMBLE.format(version=__version__)
 
 
-def review_preamble(version: str = __version__) -> str:
-    return _REVIEW_PREAMBLE.format(version=version)
+def review_preamble() -> str:
+    return _REVIEW_PREAMBLE.format(version=__version__)
 
 
 def project_block(terms: ProjectTerms) -> str:

@@ -208,10 +208,6 @@ class Ledger:
         begun = {row[0] for row in self._rows(sql, (Step.TELL.value, RunPhase.BEGUN.value))}
         return begun & self.merged_tasks() if begun else begun
 
-    def all_runs(self) -> dict[str, TaskRecord]:
-        """Every task's last run."""
-        return self._fold_rows("SELECT * FROM entry ORDER BY id")
-
     def runs_in(self, state: State) -> dict[str, TaskRecord]:
         """Last runs of tasks that are over in this state."""
         step = {State.BLOCKED: Step.BLOCK, State.PARKED: Step.PARK, State.MERGED: Step.MERGED}[state]
