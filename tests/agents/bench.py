@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flyball.core.signals import SignalKind
 from flyball.sim.provider.capacity import Capacity
+from flyball.sim.provider.script import ScriptStep
 from flyball.sim.provider.server import Manner, Provider, ProviderCall
 from tests.agents.kit import Agent, environment
 
@@ -49,6 +51,8 @@ class Bench:
         self.door = threading.Event()
         self.closes_after: int | None = None
         """The door closes behind that many requests."""
+        self.refuses: Callable[[Mapping[str, Any]], bool] | None = None
+        """Requests that are told that their key is bad."""
         self.heard: list[Mapping[str, Any]] = []
         self.provider = Provider(
             Capacity.parse(capacity),
@@ -61,10 +65,12 @@ class Bench:
         self._started: list[subprocess.Popen[str]] = []
         self._homes = 0
 
-    def _hear(self, body: Mapping[str, Any]) -> None:
+    def _hear(self, body: Mapping[str, Any]) -> ScriptStep | None:
         self.heard.append(body)
         if self.closes_after is not None and len(self.heard) > self.closes_after:
             self.door.clear()
+        refused = self.refuses is not None and self.refuses(body)
+        return ScriptStep(SignalKind.AUTH) if refused else None
 
     def _wait_at_door(self, for_s: float) -> None:
         if for_s > 0:

@@ -17,10 +17,16 @@ class HookEventKind(Enum):
     """The model asked for it. Only here it can be denied."""
     SUBAGENT_REFUSED = "subagent refused"
     """It was wanted and did not begin: another hook, a person or an error was in the way."""
+    SUBAGENT_NAMED = "subagent named"
+    """The call that wanted it was answered, with its id."""
     SUBAGENT_BEGINS = "subagent begins"
     SUBAGENT_ENDS = "subagent ends"
     TURN_ENDS = "turn ends"
     """The session waits for its person, and says which subagents still run."""
+    TURN_CHANGES = "turn changes"
+    """The session waits for its person, or its person has spoken; which subagents still run is not said."""
+    ALL_ENDED = "all ended"
+    """No subagent of the session runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,8 @@ class HookEvent:
     """Who wants it does nothing until the subagent is done."""
     running: frozenset[str] = frozenset()
     """At the end of a turn: the subagents that go on."""
+    transcript: str = ""
+    """The file in which a subagent that begins writes down its turns."""
 
 
 def text_field(payload: object, *path: str) -> str:

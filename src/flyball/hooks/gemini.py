@@ -3,6 +3,12 @@
 A subagent is a call of the tool invoke_agent, and the session waits for it. There is no event of its own for
 its begin and its end: they are those of the call. Its calls have no id that a hook is told, so what is asked
 tells them apart. Time-outs are in milliseconds.
+
+    BeforeTool    before the subagent; may deny it
+    AfterTool     its end, also where it failed
+    BeforeAgent   before each turn of the session. Nothing is told of an interrupt, and the next prompt waits
+                  until what was interrupted has ended
+    AfterAgent    the end of a turn that nothing interrupted
 """
 
 from __future__ import annotations
@@ -26,6 +32,8 @@ class GeminiHooks:
         HookEntry("SessionStart", None, waits=False),
         HookEntry("BeforeTool", TOOL, waits=True),
         HookEntry("AfterTool", TOOL, waits=False),
+        HookEntry("BeforeAgent", None, waits=False),
+        HookEntry("AfterAgent", None, waits=False),
         HookEntry("SessionEnd", None, waits=False),
     )
 
@@ -43,6 +51,8 @@ class GeminiHooks:
         if name == "SessionEnd":
             over = text_field(payload, "reason") != _GOES_ON
             return HookEvent(kind=HookEventKind.SESSION_ENDS, folder=folder) if over else None
+        if name in ("BeforeAgent", "AfterAgent"):
+            return HookEvent(kind=HookEventKind.ALL_ENDED, folder=folder)
         if text_field(payload, "tool_name") != TOOL:
             return None
         given = payload.get("tool_input")

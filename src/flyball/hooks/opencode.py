@@ -1,8 +1,12 @@
 """opencode: a plugin of ours in the folder ``plugin`` of its configuration; it has no hooks in its settings.
 
 opencode loads every module there and calls what it exports. Ours starts the same command as the hooks of the
-others, without a shell. A subagent is a call of the tool task, and its session waits for it; an error thrown
-before the call denies it, and is told to the model.
+others, without a shell. A subagent is a call of the tool task, and its session waits for it, unless it is
+sent to the background. An error thrown before the call denies it, and is told to the model.
+
+    tool.execute.after      its end, or that it is in the background
+    message.part.updated    with the status error: it failed, or was interrupted, also before it began
+    session.idle            the end of a turn: no call of that session goes on, or a subagent is done
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ const COMMAND = %(command)s;
 const WAIT_S = %(wait_s)d;
 
 // What flyball answers; empty where it does not: then opencode goes on.
-const tell = (event, waits, payload) =>
+const tell = (event, waits, payload, started = () => {}) =>
   new Promise((done) => {
     try {
       const child = spawn(COMMAND[0], [...COMMAND.slice(1), event, String(waits ? WAIT_S : 0)], {
@@ -39,6 +43,7 @@ const tell = (event, waits, payload) =>
         done(said.trim());
       });
       child.stdin.end(JSON.stringify({ flyball_pid: process.pid, ...payload }));
+      started(child);
     } catch {
       done("");
     }
@@ -55,21 +60,45 @@ export const Flyball = async ({ directory }) => {
       // Its process ends, and what it held with it.
     }
   });
-  const over = (call) => tell("SubagentStop", false, { cwd: directory, call });
+
+  // The subagents that wait or run, by their calls: whose call it is, the hook that waits for a slot, and of
+  // one that was sent to the background its own session.
+  const subagents = new Map();
+  const over = async (call) => {
+    const subagent = subagents.get(call);
+    if (!subagents.delete(call)) return;
+    if (subagent.hook) subagent.hook.kill();
+    else await tell("SubagentStop", false, { cwd: directory, call });
+  };
   return {
     "tool.execute.before": async (input, output) => {
       if (input.tool !== "task") return;
+      const call = input.callID;
       const kind = output?.args?.subagent_type ?? "";
-      const denied = await tell("SubagentStart", true, { cwd: directory, call: input.callID, kind });
+      const subagent = { parent: input.sessionID };
+      subagents.set(call, subagent);
+      const denied = await tell("SubagentStart", true, { cwd: directory, call, kind }, (hook) => {
+        subagent.hook = hook;
+      });
+      subagent.hook = undefined;
+      if (denied) subagents.delete(call);
+      // Interrupted just when the slot came, or its hook was killed.
+      else if (!subagents.has(call)) await tell("SubagentStop", false, { cwd: directory, call });
       if (denied) throw new Error(denied);
     },
-    "tool.execute.after": async (input) => {
-      if (input.tool === "task") await over(input.callID);
+    "tool.execute.after": async (input, output) => {
+      const subagent = subagents.get(input.callID);
+      if (!subagent) return;
+      if (output?.metadata?.background) subagent.own = output.metadata.sessionId;
+      else await over(input.callID);
     },
     event: async ({ event }) => {
       const part = event.type === "message.part.updated" ? event.properties.part : undefined;
-      if (part?.type === "tool" && part.tool === "task" && part.state?.status === "error")
-        await over(part.callID);
+      if (part?.type === "tool" && part.state?.status === "error") await over(part.callID);
+      if (event.type !== "session.idle" && event.type !== "session.deleted") return;
+      const session = event.properties.sessionID ?? event.properties.info?.id;
+      for (const [call, subagent] of [...subagents])
+        if (session === (subagent.own ?? subagent.parent)) await over(call);
     },
   };
 };

@@ -52,12 +52,18 @@ class Sensor:
                 return self._take_slot(event, wait_s)
             case HookEventKind.SUBAGENT_BEGINS if not self.calls_counted:
                 self._begin(event, wait_s)
+            case HookEventKind.SUBAGENT_NAMED:
+                self._name(event)
             case HookEventKind.SUBAGENT_REFUSED:
                 self._give_back(lambda record: record.refused(event.call))
             case HookEventKind.SUBAGENT_ENDS:
                 self._give_back(lambda record: record.ended(event.agent, event.agent_kind))
             case HookEventKind.TURN_ENDS:
                 self._give_back(lambda record: record.over(event.running, boot_seconds()))
+            case HookEventKind.TURN_CHANGES:
+                self._give_back(lambda record: [*record.unanswered(), *record.written_ends()])
+            case HookEventKind.ALL_ENDED:
+                self._give_back(lambda record: record.subagents)
         return None
 
     # -- the session --------------------------------------------------------------------------------------
@@ -86,8 +92,8 @@ class Sensor:
 
     def _take_slot(self, event: HookEvent, wait_s: float) -> str | None:
         session = self._open_session(event)
-        self._give_back(lambda record: record.unbegun(boot_seconds()))
-        riding = Subagent(event.agent_kind, boot_seconds(), call=event.call, agent=event.agent)
+        self._give_back(lambda record: [*record.unbegun(boot_seconds()), *record.written_ends()])
+        riding = Subagent.from_event(event)
 
         def act(record: SessionRecord | None) -> tuple[SessionRecord, bool]:
             record = record or session
@@ -107,10 +113,11 @@ class Sensor:
     def _begin(self, event: HookEvent, wait_s: float) -> None:
         """It begins whatever we do, so it is counted whatever the wait brings."""
         session = self._open_session(event)
+        begun = Subagent.from_event(event)
 
         def act(record: SessionRecord | None) -> tuple[SessionRecord, Subagent | None]:
             record = record or session
-            return record, record.begin(event.agent, event.agent_kind)
+            return record, record.begin(begun)
 
         known = self._file.change(act)
         if known is not None and known.handed_over:
@@ -122,6 +129,14 @@ class Sensor:
             self._acquire(session, event, wait_s)
         except RefusedError:
             self._note(session, self._slots.hold(session, event))
+
+    def _name(self, event: HookEvent) -> None:
+        def act(record: SessionRecord | None) -> tuple[SessionRecord | None, None]:
+            if record is not None:
+                record.name_subagent(event.call, event.agent)
+            return record, None
+
+        self._file.change(act)
 
     def _acquire(self, session: SessionRecord, event: HookEvent, wait_s: float) -> None:
         """Wait for a slot, write down that it is there, and hand it to the agent's process."""

@@ -23,7 +23,6 @@ from flyball.governor.internals import internals
 from flyball.governor.state_url import on_server
 from flyball.hooks.events import HookEvent
 from flyball.hooks.subagents import SessionRecord, Subagent
-from flyball.host.clock import boot_seconds
 from flyball.host.process import command_line
 from flyball.runtimes.registry import is_headless, pool_of
 from flyball.stores.port import Release
@@ -140,7 +139,7 @@ class Slots:
         return self._subagent(event, claim_id, claim.asked_at if claim is not None else 0.0)
 
     def _subagent(self, event: HookEvent, lease: int, asked_at: float) -> Subagent:
-        subagent = Subagent(event.agent_kind, boot_seconds(), call=event.call, agent=event.agent)
+        subagent = Subagent.from_event(event)
         subagent.lease, subagent.asked_at = lease, asked_at
         return subagent
 

@@ -17,6 +17,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from flyball.hooks.codex_rollout import has_ended, size
+from flyball.hooks.events import HookEvent
+from flyball.host.clock import boot_seconds
+
 MOST = 1000
 """Subagents that are kept of one session; the oldest are forgotten, and their slots end with the session."""
 BEGIN_S = 120.0
@@ -40,6 +44,25 @@ class Subagent:
     asked_at: float = 0.0
     handed_over: bool = True
     """The slot is the agent's process's own. Until then it ends with the hook that waited for it."""
+    nested: bool = False
+    """A subagent wanted it."""
+    transcript: str = ""
+    """The file in which it writes down its turns, where its runtime names one."""
+    written: int = 0
+    """The size of that file when it began."""
+
+    @classmethod
+    def from_event(cls, event: HookEvent) -> Subagent:
+        """The one that is wanted or begins, now."""
+        return cls(
+            event.agent_kind,
+            boot_seconds(),
+            call=event.call,
+            agent=event.agent,
+            nested=not event.by_session,
+            transcript=event.transcript,
+            written=size(event.transcript),
+        )
 
     @property
     def rides(self) -> bool:
@@ -73,18 +96,31 @@ class SessionRecord:
     def add(self, subagent: Subagent) -> None:
         self.subagents = [*self.subagents[-(MOST - 1) :], subagent]
 
-    def begin(self, agent: str, kind: str) -> Subagent | None:
-        """The subagent that begins under this id; None: none was wanted."""
-        known = next((each for each in self.subagents if each.agent == agent), None)
-        if known is not None:
-            return known
+    def name_subagent(self, call: str, agent: str) -> None:
+        """The call was answered with the subagent's id, before it began or after it."""
+        wanted = next((each for each in self.subagents if each.call == call), None)
+        if wanted is not None and wanted.agent != agent:
+            begun = self._known(agent)
+            if begun is not None:
+                begun.agent = wanted.agent
+            wanted.agent = agent
+
+    def begin(self, one: Subagent) -> Subagent | None:
+        """The one that was wanted and begins as this one; None: none was wanted."""
+        found = self._known(one.agent) or self._unbegun(one.kind)
+        if found is not None:
+            found.agent, found.kind = one.agent, one.kind
+            found.transcript, found.written = one.transcript, one.written
+        return found
+
+    def _unbegun(self, kind: str) -> Subagent | None:
         unbegun = [each for each in self.subagents if not each.agent]
         waiting = [each for each in unbegun if each.handed_over] or unbegun
         same = [each for each in waiting if each.kind == kind]
-        found = next(iter(same or waiting), None)
-        if found is not None:
-            found.agent, found.kind = agent, kind
-        return found
+        return next(iter(same or waiting), None)
+
+    def _known(self, agent: str) -> Subagent | None:
+        return next((each for each in self.subagents if each.agent == agent), None)
 
     def ended(self, agent: str, kind: str) -> list[Subagent]:
         """The one that ended. Where its begin was not heard: the oldest of its kind that has not begun."""
@@ -99,6 +135,15 @@ class SessionRecord:
         """Those that began and are not among those that run, at the end of a turn."""
         begun = [each for each in self.subagents if each.agent and each.agent not in running]
         return [each for each in begun if now - each.at > SETTLED_S]
+
+    def unanswered(self) -> list[Subagent]:
+        """Between two turns: those whose call came to nothing, since the session waits for no call."""
+        return [each for each in self.subagents if each.call and not each.agent and not each.nested]
+
+    def written_ends(self) -> list[Subagent]:
+        """Those whose end is in their transcript."""
+        begun = [each for each in self.subagents if each.agent and each.transcript]
+        return [each for each in begun if has_ended(each.transcript, since=each.written)]
 
     def unbegun(self, now: float) -> list[Subagent]:
         """Those that were wanted and never began."""

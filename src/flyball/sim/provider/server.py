@@ -46,7 +46,7 @@ from flyball.sim.provider.dialect import Anthropic, Dialect, ProviderReply
 from flyball.sim.provider.dialect_bedrock import BedrockDialect
 from flyball.sim.provider.dialect_gemini import GeminiDialect
 from flyball.sim.provider.dialect_openai import ChatCompletions, Responses
-from flyball.sim.provider.script import ProviderScript
+from flyball.sim.provider.script import ProviderScript, ScriptStep
 
 BODY_LIMIT = 10_000_000
 _GZIP = 32 + zlib.MAX_WBITS
@@ -173,11 +173,11 @@ class Provider:
         port: int = 0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        on_request: Callable[[Mapping[str, object]], None] | None = None,
+        on_request: Callable[[Mapping[str, object]], ScriptStep | None] | None = None,
         on_end: Callable[[ProviderCall], None] | None = None,
     ) -> None:
         """``script`` is a text as in ``script.py``; ``on_request`` is shown every model request as it comes,
-        and ``on_end`` when it is over."""
+        and may say what that one is answered; ``on_end`` when it is over."""
         self.manner = manner
         self._counter = CapacityCounter(capacity)
         self._script, self._requests = ProviderScript.parse(script, usual_s=manner.retry_after_s), 0
@@ -225,10 +225,9 @@ class Provider:
     def handle(self, dialect: Dialect, body: Mapping[str, object], write: Write) -> None:
         """Serve or refuse one request. The capacity is given back even if the client has gone."""
         number = next(self._numbers)
-        if self._on_request is not None:
-            self._on_request(body)
+        asked = self._on_request(body) if self._on_request is not None else None
         with self._lock:
-            step = self._script.at(self._requests)
+            step = asked or self._script.at(self._requests)
             self._requests += 1
             began_s = self.t_s
             accepted = self._counter.enter(began_s, refuse=step.kind is not SignalKind.OK)
