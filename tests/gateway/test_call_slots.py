@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from flyball.errors import StoreError
 from flyball.gateway import call_slots, store_health
 from flyball.gateway.call_slots import CallGate, CallSlots
 from flyball.governor.ask import asking_for
+from flyball.governor.flow_drivers import store_threads
 from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
 from flyball.host.clock import boot_seconds
@@ -31,7 +35,8 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.governor = Governor(f"sqlite:///{folder}/governor.db")
         self.behind = internals(self.governor)
-        self.store = FaultyStore(self.behind.store)
+        self.real = self.behind.store
+        self.store = FaultyStore(self.real)
         self.behind._store = self.store.port
         self.weights: dict[str, float] = {}
 
@@ -101,6 +106,45 @@ async def served(waiting: dict[asyncio.Task[AsyncHold], str], hold: AsyncHold) -
 
 async def settled(condition: Callable[[], object], what: str) -> None:
     await asyncio.to_thread(until, condition, what)
+
+
+@contextmanager
+def store_at_work() -> Iterator[None]:
+    """The store's thread is busy with another step."""
+    go_on = threading.Event()
+    store_threads().submit(partial(go_on.wait, LATEST_S))
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+def test_a_call_that_finds_room_waits_for_no_other_step_of_the_store(scene: Scene) -> None:
+    scene.cap(3)
+    scene.behind._store = scene.real
+
+    async def story(slots: CallSlots) -> None:
+        await (await take(slots)).free()  # the project is known from now on
+        with store_at_work():
+            hold = await asyncio.wait_for(take(slots), LATEST_S / 2)
+        await hold.free()
+
+    scene.run(story)
+
+
+def test_a_call_that_finds_room_does_not_overtake_those_that_wait(scene: Scene) -> None:
+    scene.cap(3)
+
+    async def story(slots: CallSlots) -> None:
+        await (await take(slots)).free()
+        with store_at_work():
+            first = await in_line(slots, "a")
+            scene.behind._store = scene.real
+            both = {**first, **await in_line(slots, "a")}
+        for waiting in both:
+            await (await waiting).free()
+
+    scene.run(story)
 
 
 def test_the_slot_of_a_call_that_ends_in_an_outage_goes_to_the_next_and_back_to_the_pool_afterwards(

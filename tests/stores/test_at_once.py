@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -75,6 +79,63 @@ def test_what_it_says_is_what_a_step_says(scene: Scene, monkeypatch: pytest.Monk
     assert replace(first, id=whole.claim_id) == scene.claim(whole.claim_id)
 
 
+LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print(flush=True)
+    input()
+"""
+
+
+def sqlite(scene: Scene) -> SqliteStore:
+    assert isinstance(scene.store, SqliteStore)
+    return scene.store
+
+
+def test_what_is_granted_now_is_what_a_step_grants(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = scene.ask(name="t-1", priority=3, slots=2, cost={"tokens": 7.0}, holder=scene.holder())
+    now = sqlite(scene).grant_now(ask)
+    assert now is not None
+    first = scene.claim(now.claim_id)
+    scene.release(now.claim_id)
+    monkeypatch.setattr(fast_path, "grant_values", lambda ask: None)
+    whole, _ = scene.store.admit(ask, park=False)
+    assert replace(now, claim_id=whole.claim_id) == whole
+    assert replace(first, id=whole.claim_id) == scene.claim(whole.claim_id)
+
+
+def test_nothing_is_granted_now_where_another_thread_is_at_work(scene: Scene) -> None:
+    store = sqlite(scene)
+    with ThreadPoolExecutor(1) as other, store._mutex:
+        assert other.submit(store.grant_now, scene.ask()).result() is None
+    assert store.grant_now(scene.ask()) is not None
+
+
+def test_nothing_is_granted_now_where_another_process_has_the_files_lock(
+    scene: Scene, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", LOCK, str(tmp_path / "governor.db.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert sqlite(scene).grant_now(scene.ask()) is None
+        other.communicate("go\n")
+    assert sqlite(scene).grant_now(scene.ask()) is not None
+
+
+def test_nothing_is_granted_now_where_another_program_writes_to_the_file(
+    scene: Scene, tmp_path: Path
+) -> None:
+    other = sqlite3.connect(tmp_path / "governor.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert sqlite(scene).grant_now(scene.ask()) is None
+    other.execute("ROLLBACK")
+    other.close()
+    assert scene.nowait().granted
+    assert sqlite(scene).grant_now(scene.ask()) is not None
+
+
 def said(scene: Scene, signal: Signal) -> None:
     scene.pool(adaptive=True)
     scene.store.report("p", signal, project="a", name="", claim_id=None)
@@ -99,6 +160,7 @@ IN_THE_WAY: dict[str, Callable[[Scene], object]] = {
 @pytest.mark.parametrize("what", IN_THE_WAY)
 def test_what_is_in_the_way_is_judged(scene: Scene, what: str) -> None:
     IN_THE_WAY[what](scene)
+    assert sqlite(scene).grant_now(scene.ask()) is None
     assert in_steps(scene, scene.nowait)
 
 
@@ -121,7 +183,7 @@ def test_a_project_that_is_new_is_judged(scene: Scene) -> None:
     ],
 )
 def test_an_end_that_says_something_is_a_step(release: Release) -> None:
-    assert fast_path.end_values(release) is None
+    assert fast_path.end_values(release, now=0.0) is None
 
 
 def test_an_end_that_teaches_the_pool_something_is_a_step(scene: Scene) -> None:

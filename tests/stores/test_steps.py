@@ -18,6 +18,7 @@ WITHOUT_A_STEP = {
     "close",
     "end",
     "end_together",
+    "grant_now",
     "is_granted_now",
 }
 """Methods that take the lock themselves, and the two that a verb's own step consists of."""

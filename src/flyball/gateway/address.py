@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
 from flyball.errors import UsageError
@@ -61,6 +62,10 @@ class Route:
     path: str
     priority: int = 0
 
+    def to(self, path: str) -> Route:
+        """The same way to another path."""
+        return Route(self.pool, self.project, self.name, self.upstream, path, self.priority)
+
 
 @dataclass(frozen=True, slots=True)
 class ControlRequest:
@@ -100,7 +105,7 @@ def parse_target(target: str, token: str) -> Route | ControlRequest:
 
     Raises PermissionError for another token, and UsageError for a path that leads nowhere.
     """
-    from hmac import compare_digest
+    from hmac import compare_digest  # each `exec` of an agent imports this module, and needs no hashes
 
     if target.startswith("http://"):  # as to a proxy; every server has to take that, too
         target = target.partition("://")[2].partition("/")[2]
@@ -111,18 +116,19 @@ def parse_target(target: str, token: str) -> Route | ControlRequest:
         return ControlRequest(what, nonce, proof)
     if not compare_digest(given.encode(), token.encode()):
         raise PermissionError("this address has not the gateway's token")
-    pool, _, rest = rest.partition("/")
-    project, _, rest = rest.partition("/")
-    name, _, rest = rest.partition("/")
-    scheme, _, rest = rest.partition("/")
+    *way, rest = (*rest.split("/", 4), "", "", "", "")[:5]
     end = min((rest.find(mark) for mark in "/?" if mark in rest), default=len(rest))
-    upstream = parse_upstream(scheme, unquote(rest[:end]))
-    path = rest[end:]
-    if not path.startswith("/"):
-        path = f"/{path}"
+    path = rest[end:] if rest[end : end + 1] == "/" else f"/{rest[end:]}"
+    return _parse_way(*way, rest[:end]).to(path)
+
+
+@lru_cache(maxsize=1024)
+def _parse_way(pool: str, project: str, name: str, scheme: str, authority: str) -> Route:
+    """All but the path, which is the same for all calls of an agent."""
+    upstream = parse_upstream(scheme, unquote(authority))
     pool, _, said = pool.partition(_PRIORITY)
     named = pool_of_host(upstream.host) if pool == _BY_HOST else unquote(pool)
-    return Route(named, unquote(project), unquote(name), upstream, path, _parse_priority(said))
+    return Route(named, unquote(project), unquote(name), upstream, "/", _parse_priority(said))
 
 
 def _parse_priority(said: str) -> int:

@@ -50,10 +50,10 @@ from flyball.integrations.retry import (
 WAIT_S = 240.0
 """As long as a call waits whose client does not say its time-out. Node's fetch gives up after 300 s."""
 LONGEST_WAIT_S = 540.0
-TIMEOUT_HEADERS = ("x-stainless-read-timeout", "x-stainless-timeout", "x-server-timeout")
+TIMEOUT_HEADERS = (b"x-stainless-read-timeout", b"x-stainless-timeout", b"x-server-timeout")
 """In seconds, from the official SDKs; one of them may say that it was not given."""
-LANGUAGE_HEADER = "x-stainless-lang"
-REPEAT_HEADER = "x-stainless-retry-count"
+LANGUAGE_HEADER = b"x-stainless-lang"
+REPEAT_HEADER = b"x-stainless-retry-count"
 WAITING_LIMIT = 5000
 """More calls than this do not wait: each keeps its request in memory."""
 _REFUSALS = frozenset({SignalKind.THROTTLED, SignalKind.OVERLOADED, SignalKind.WINDOW_USED_UP})
@@ -71,20 +71,26 @@ class Request:
     version: str = "1.1"
     keep_alive: bool = True
     upload: Upload | None = None
+    _values: dict[bytes, bytes] = field(init=False)
+    """The first value of each header, by its name in small letters."""
+
+    def __post_init__(self) -> None:
+        self._values = {name.lower(): value for name, value in reversed(self.headers)}
 
     @property
     def is_chunked(self) -> bool:
-        return any(name.lower() == b"transfer-encoding" for name, _ in self.headers)
+        return b"transfer-encoding" in self._values
 
-    def header(self, name: str) -> str:
-        wanted = name.encode()
-        return next((v.decode("latin-1") for n, v in self.headers if n.lower() == wanted), "")
+    def header(self, name: bytes) -> str:
+        """By its name in small letters; empty where there is none."""
+        return self._values.get(name, b"").decode("latin-1")
 
     def dump(self, route: Route) -> bytes:
         """For the provider: the same headers in the same order, for its own host."""
         lines = [
-            f"{self.method} {route.path} HTTP/{self.version}\r\n".encode("latin-1"),
-            f"Host: {route.upstream.authority}\r\n".encode("latin-1"),
+            f"{self.method} {route.path} HTTP/{self.version}\r\nHost: {route.upstream.authority}\r\n".encode(
+                "latin-1"
+            )
         ]
         lines += [b"%b: %b\r\n" % pair for pair in self.headers if pair[0].lower() not in _DROPPED]
         body = self.body
@@ -260,27 +266,30 @@ class Calls:
             client.follow(connection)
             answer.relay_to(client, tell)
             await answer.done
-            hold.settle(answer.listener.used)
         except AnswerError as broken:
+            logging.getLogger("flyball").info("%s: %s", route.upstream.authority, broken)
             error = broken
         except BaseException as stopped:
             error = stopped
             connection.transport.abort()
             raise
+        else:
+            hold.settle(answer.listener.used)
+            # The client's next call may be here before the slot is given back.
+            self._put_away(connection, answer, route)
         finally:
             client.follow(None)
             for telling in tells:
                 with suppress(Exception):
                     await telling
             await hold.free(error)
-        if error is not None:
-            logging.getLogger("flyball").info("%s: %s", route.upstream.authority, error)
-            return False
+        return error is None and answer.keeps_connection
+
+    def _put_away(self, connection: UpstreamConnection, answer: Answer, route: Route) -> None:
         if answer.keeps_connection:
             self.connections.give_back(route.upstream, connection)
         else:
             connection.transport.close()
-        return answer.keeps_connection
 
 
 def _send_beside(sending: Coroutine[Any, Any, None], answer: Answer) -> None:

@@ -113,7 +113,7 @@ class CallSlots:
         self.health = StoreHealth(
             lambda: self._behind.store, is_needed=lambda: bool(self._lines), on_change=self._follow_store
         )
-        self._lines: dict[str, _PoolCalls] = {}
+        self._lines: defaultdict[str, _PoolCalls] = defaultdict(_PoolCalls)
         self._ending: dict[Future[StoreError | None], _Release] = {}
         self._numbers = count(1)
 
@@ -126,7 +126,13 @@ class CallSlots:
     async def take(self, asking: AskRequest, *, deadline: float) -> HeldLease:
         """A lease, or the error that ends the wait."""
         loop = asyncio.get_running_loop()
-        pool, line = asking.pool, self._line(asking.pool)
+        pool, line = asking.pool, self._lines[asking.pool]
+        if not line.waiting and self.health.answers:
+            lease = self._behind.acquire_at_once(asking)
+            if lease is not None:
+                self.health.keep()
+                line.in_flight[asking.project] += 1
+                return HeldLease(lease)
         waiter = _WaitingCall(next(self._numbers), asking.project, asking.priority, loop.create_future())
         line.waiting.append(waiter)
         ask = loop.create_task(self._ask(asking, deadline))
@@ -178,7 +184,7 @@ class CallSlots:
 
     async def end(self, asking: AskRequest, held: HeldLease, outcome: Outcome) -> None:
         """A call has ended: until its slot is free, or the store is away."""
-        in_flight = self._line(asking.pool).in_flight
+        in_flight = self._lines[asking.pool].in_flight
         in_flight[asking.project] -= 1
         if not in_flight[asking.project]:
             del in_flight[asking.project]
@@ -217,9 +223,6 @@ class CallSlots:
                 self._keep(ending.pool, ending.held)
         self._forget(ending.pool)
 
-    def _line(self, pool: str) -> _PoolCalls:
-        return self._lines.setdefault(pool, _PoolCalls())
-
     def _forget(self, pool: str) -> None:
         line = self._lines.get(pool)
         if line is not None and not (line.waiting or line.in_flight or line.kept):
@@ -243,7 +246,7 @@ class CallSlots:
                 ending.ended.set_result(None)
 
     def _keep(self, pool: str, held: HeldLease) -> None:
-        self._line(pool).kept.append(held)
+        self._lines[pool].kept.append(held)
         self._hand_on(pool)
 
     def _hand_on(self, pool: str) -> None:
@@ -285,7 +288,7 @@ class CallSlots:
     async def tell(self, pool: str, lease: Lease, signal: Signal) -> None:
         """What the provider said under a lease. A store that is away holds no answer up."""
         if signal.kind in REJECTIONS:
-            now, line = asyncio.get_running_loop().time(), self._line(pool)
+            now, line = asyncio.get_running_loop().time(), self._lines[pool]
             line.closed_until = max(line.closed_until, now + (signal.retry_after_s or REFUSED_S))
         if signal.kind is SignalKind.OK and not signal.windows:
             lease.report(signal)

@@ -60,6 +60,8 @@ class ClientConnection(asyncio.Protocol):
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until connection_made
         self._parser = httptools.HttpRequestParser(self)
         self._target, self._headers, self._body = b"", list[tuple[bytes, bytes]](), bytearray()
+        self._request: Request | None = None
+        """The one that is read now, once its head is there; its body comes last."""
         self._destination: Destination | None = None
         self._upload: Upload | None = None
         self._head_bytes, self._head_is_over = 0, False
@@ -134,7 +136,8 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._target, self._headers, self._body = b"", [], bytearray()
-        self._destination, self._head_is_over = None, False
+        self._request = self._destination = None
+        self._head_is_over = False
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -145,6 +148,12 @@ class ClientConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes, self._head_is_over = 0, True
+        self._request = request = Request(
+            self._parser.get_method().decode("latin-1"),
+            self._headers,
+            version=self._parser.get_http_version(),
+            keep_alive=self._parser.should_keep_alive(),
+        )
         if self._is_refused or self._parser.should_upgrade():
             return
         found = self._service.find(self._target.decode("latin-1"))
@@ -152,21 +161,17 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(found)
             return
         self._destination = found
-        length = int(self._header(b"content-length") or 0)
-        is_long = length > UPLOAD_FROM_BYTES or self._header(b"transfer-encoding") != b""
-        is_upload = is_long and isinstance(found, Route) and not is_model_call(self._method, found.path)
+        length = int(request.header(b"content-length") or 0)
+        is_long = length > UPLOAD_FROM_BYTES or request.is_chunked
+        is_upload = is_long and isinstance(found, Route) and not is_model_call(request.method, found.path)
         if length > BODY_BYTES and not is_upload:
             self._refuse_body()
             return
-        if self._header(b"expect") and self._task is None:
+        if request.header(b"expect") and self._task is None:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if is_upload:
-            self._upload = Upload(self.transport)
-            self._put((self._request(upload=self._upload), found))
-
-    @property
-    def _method(self) -> str:
-        return self._parser.get_method().decode("latin-1")
+            self._upload = request.upload = Upload(self.transport)
+            self._put((request, found))
 
     def on_body(self, body: bytes) -> None:
         if self._is_refused:
@@ -179,35 +184,23 @@ class ClientConnection(asyncio.Protocol):
                 self._refuse_body()
 
     def on_message_complete(self) -> None:
-        if self._is_refused or self._destination is None:
+        if self._is_refused or self._request is None or self._destination is None:
             return
         if self._upload is not None:
             self._upload.end()
             self._upload = None
             return
-        self._put((self._request(), self._destination))
-        self._body = bytearray()
-
-    def _request(self, *, upload: Upload | None = None) -> Request:
-        return Request(
-            self._method,
-            self._headers,
-            bytes(self._body),
-            version=self._parser.get_http_version(),
-            keep_alive=self._parser.should_keep_alive(),
-            upload=upload,
-        )
-
-    def _header(self, wanted: bytes) -> bytes:
-        return next((value for name, value in self._headers if name.lower() == wanted), b"")
+        self._request.body, self._body = bytes(self._body), bytearray()
+        self._put((self._request, self._destination))
 
     def _decline_upgrade(self, rest: bytes) -> None:
         """What the client would rather speak. A server may ignore that, and then the request is read like any
         other; to a websocket there is nothing to be said in HTTP/1.1."""
-        method, wished = self._parser.get_method(), self._header(b"upgrade")
+        method = self._parser.get_method()
+        wished = "" if self._request is None else self._request.header(b"upgrade")
         if method == b"CONNECT":
             self._refuse(GatewayRefusal(400, "the gateway is a base address, and not a proxy"))
-        elif wished.strip().lower() == b"websocket":
+        elif wished.strip().lower() == "websocket":
             self._refuse(GatewayRefusal(426, "the gateway has no websockets; call over HTTP"))
         else:
             kept = [pair for pair in self._headers if pair[0].lower() not in (b"upgrade", b"connection")]

@@ -14,8 +14,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 from flyball.core.pool.model import Outcome
 from flyball.core.pool.settings import PoolChanges, check_timeout
@@ -80,6 +80,16 @@ thread_mail = ThreadMailbox()
 def internals(governor: Governor) -> Internals:
     """For flyball's own rooms; no promise is made about it to anyone else."""
     return governor._internals
+
+
+@cache
+def _has_at_hand(kind: type[Store]) -> bool:
+    return issubclass(kind, AtHand)
+
+
+def _is_at_hand(store: Store | None) -> TypeGuard[AtHand]:
+    """Can it be asked without waiting? Each call of the gateway asks."""
+    return store is not None and _has_at_hand(type(store))
 
 
 class Internals:
@@ -231,6 +241,14 @@ class Internals:
         if self._on_server:
             self.show_alive(asking.pool)
         return Lease(self, asking, verdict)
+
+    def acquire_at_once(self, asking: AskRequest) -> Lease | None:
+        """A lease for a task of the running loop, where it can be had without waiting for anything."""
+        store = self._store
+        if inherited_lease.VARIABLE in os.environ or not _is_at_hand(store):
+            return None
+        verdict = store.grant_now(ask_of(asking, ""))
+        return None if verdict is None else Lease(self, asking, verdict)
 
     def _outer_lease(self, asking: AskRequest) -> OuterLease | None:
         """The lease of an ``exec`` around us, if it is on this pool and still held."""

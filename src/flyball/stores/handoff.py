@@ -25,6 +25,8 @@ from flyball.stores.rows import Grant
 
 HOLD_SAMPLE = 8
 """Holds under a second in an uncrowded pool come by the thousand: one in so many is enough to estimate."""
+MEASURED_S = 1.0
+"""Each hold of this length or more is measured."""
 FACT_FROM_S = 1.0
 """What took less, a wait or a lease, is not worth a line in the history."""
 
@@ -268,7 +270,7 @@ def note_end(session: PoolSession, claim: Claim, release: Release) -> None:
     granted_at = claim.granted_at if claim.granted_at is not None else now
     held_s = max(0.0, now - granted_at)
     _record_end(session, claim, release, held_s)
-    if not release.rejected and (was_full or held_s >= 1.0 or claim.id % HOLD_SAMPLE == 0):
+    if not release.rejected and (was_full or held_s >= MEASURED_S or claim.id % HOLD_SAMPLE == 0):
         meters = session.move_meters()
         meters.note_hold(held_s)
     if oks is None:

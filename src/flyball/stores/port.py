@@ -105,6 +105,9 @@ class AtHand(Protocol):
     def is_granted_now(self, claim_id: int) -> bool:
         """Is this claim a lease? False also where that cannot be seen without waiting."""
 
+    def grant_now(self, ask: Ask) -> Verdict | None:
+        """Grant it, where nothing is in the way. None also where that takes more than a small write."""
+
 
 class Store(Protocol):
     """The port. Implementations pass one conformance suite and give identical verdicts."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from flyball.core.pool.model import Ask, Outcome
 from flyball.stores.codec import CLAIM, dump_amounts
 from flyball.stores.fast_path import For, In, conditions, sql
-from flyball.stores.handoff import HOLD_SAMPLE
+from flyball.stores.handoff import HOLD_SAMPLE, MEASURED_S
 from flyball.stores.port import Release
 from flyball.stores.rows import ID_BLOCK
 
@@ -51,7 +51,7 @@ GRANT = _number_parameters(
 END = _number_parameters(
     f"""
     DELETE FROM claim
-    WHERE id = :id AND asked_at = coalesce(:asked_at, asked_at) AND granted_at > :now - 1
+    WHERE id = :id AND asked_at = coalesce(:asked_at, asked_at) AND granted_at > :now - {MEASURED_S}
     AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND NOT unread
     AND EXISTS (
         SELECT 1 FROM machine, pool
@@ -71,8 +71,10 @@ def grant_values(ask: Ask) -> Values | None:
     return (pool, project, name, *who, ask.slots, ask.priority, ask.model, ask.mailbox, cost)
 
 
-def end_values(release: Release) -> Values | None:
-    """What ``END`` needs beside the time; None for a release that has something to say."""
+def end_values(release: Release, now: float) -> Values | None:
+    """What ``END`` needs beside the time; None for a release that has something to say, if only how long the
+    lease was held."""
     says = release.words or release.rejected or release.used or release.buckets
-    plain = not says and release.outcome is Outcome.FINISHED
+    is_short = release.asked_at is None or now - release.asked_at < MEASURED_S
+    plain = not says and is_short and release.outcome is Outcome.FINISHED
     return (release.claim_id, release.asked_at) if plain else None
