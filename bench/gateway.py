@@ -3,7 +3,8 @@
 A client, a provider of streams and what stands between them are processes of their own. Each round goes
 through all doors in turn. The gateway takes a slot of a pool for each call, in a state file, as it does for
 everyone; nginx only passes bytes on, and LiteLLM reads and writes them anew. Those two are measured where
-they are installed (``make peers``).
+they are installed (``make peers``), each beside the gateway at as many streams as it holds: where that is
+less than asked for, or one does not answer any more, the table says so and goes on.
 
 What passes in a second is measured twice: what a provider sends at its own pace, all of it far more than
 agents read, and one answer as fast as the loopback takes it, where client and provider alone fill two cores.
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ class Sizes:
     held_stream: Stream
     held_ramp_s: float
     held_peers: int
+    patience_s: float = 60.0
+    """So long what was planned may take beyond its time."""
     with_peers: bool = True
 
 
@@ -100,6 +103,8 @@ class Between:
 
     door: Door
     pids: tuple[int, ...]
+    streams: int
+    """So many it is asked to hold at once."""
 
     def memory_bytes(self) -> int:
         return sum(_private_bytes(pid) for pid in self.pids)
@@ -108,139 +113,202 @@ class Between:
         return sum(_cpu_s(pid) for pid in self.pids)
 
 
+class PeerFailedError(Exception):
+    """A peer did not answer, or not in time."""
+
+
+@dataclass(slots=True)
+class Bench:
+    """What is measured, beside what, and what there is to say about it."""
+
+    sizes: Sizes
+    progress: Progress
+    ours: Between
+    direct: Between
+    peers: list[Between]
+    notes: list[str]
+
+    def load(
+        self, between: Between, stream: Stream, *, at_once: int, for_s: float = 0.0, ramp_s: float = 0.0
+    ) -> Load:
+        within_s = self.sizes.patience_s
+        took = asyncio.run(
+            load(between.door, stream, at_once=at_once, for_s=for_s, ramp_s=ramp_s, within_s=within_s)
+        )
+        self.check(between, took, at_once)
+        return took
+
+    def check(self, between: Between, took: Load, at_once: int) -> None:
+        if not took.failed:
+            return
+        words = (
+            f"{took.failed} streams of {at_once} at once through {between.door.name} did not come to an end"
+        )
+        raise PeerFailedError(words) if between in self.peers else BenchError(words)
+
+    def beside_each(self, what: str, measure: Callable[[Between], Iterator[Figure]]) -> Iterator[Figure]:
+        """The figures beside a direct connection, and then those beside each peer: one that fails is not
+        asked again."""
+        yield from measure(self.direct)
+        for peer in tuple(self.peers):
+            self.progress(f"{NAME}: {what}, beside {peer.door.name}")
+            try:
+                yield from tuple(measure(peer))
+            except PeerFailedError as failed:
+                self.peers.remove(peer)
+                self.notes.append(f"{what}: {failed}; {peer.door.name} was not measured any further")
+
+
 def run(sizes: Sizes, progress: Progress) -> Section:
     notes: list[str] = []
     with ExitStack() as stack:
         home = stack.enter_context(scratch())
         server = stack.enter_context(_started([sys.executable, "-m", "bench.gateway_wire", "0"]))
         port = int((server.stdout or sys.stdin.buffer).readline())
-        direct = Between(Door("a direct connection", port), ())
-        ours = stack.enter_context(_gateway(home, port))
-        peers = [direct]
+        direct = Between(Door("a direct connection", port), (), sizes.streams)
+        ours = stack.enter_context(_gateway(home, port, sizes.streams))
+        bench = Bench(sizes, progress, ours, direct, [], notes)
         nginx = shutil.which("nginx") if sizes.with_peers else None
         if nginx is not None:
-            peers.append(stack.enter_context(_nginx(nginx, home, port)))
+            bench.peers.append(stack.enter_context(_nginx(nginx, home, port, sizes.streams)))
         if sizes.with_peers and LITELLM.exists():
-            peers.append(stack.enter_context(_litellm(home, port)))
-        if sizes.with_peers and len(peers) < 3:
+            held = _streams_that_litellm_holds(home, port, bench)
+            if held:
+                bench.peers.append(stack.enter_context(_litellm(home, port, held)))
+        if sizes.with_peers and (nginx is None or not LITELLM.exists()):
             notes.append("nginx or LiteLLM is not here: make peers")
-        figures = [
-            *_first_byte(ours, peers, sizes, progress),
-            *_throughput(ours, peers, sizes, progress),
-            *_held(ours, peers[1:], sizes, progress),
-        ]
+        figures = [*_first_byte(bench), *_throughput(bench), *_held(bench)]
     return Section(NAME, TITLE, tuple(figures), tuple(notes))
 
 
-def _first_byte(ours: Between, peers: list[Between], sizes: Sizes, progress: Progress) -> Iterator[Figure]:
-    seen: dict[str, list[Load]] = {}
-    ramp_s = sizes.stream.chunks * sizes.stream.gap_ms / 1000
-    for number in range(sizes.rounds):
-        progress(f"{NAME}: {sizes.streams} open streams, round {number + 1} of {sizes.rounds}")
-        for between in (*peers, ours):
+def _streams_that_litellm_holds(home: Path, port: int, bench: Bench) -> int:
+    """Tried on one of its own, since one that was asked for too many may not answer again."""
+    wanted, held = bench.sizes.streams, 0
+    with _litellm(home, port, wanted) as tried:
+        name = tried.door.name
+        for count in sorted({max(1, wanted // part) for part in (8, 4, 2, 1)}):
+            bench.progress(f"{NAME}: does {name} hold {count} streams?")
+            ramp_s = bench.sizes.stream.length_s
+            within_s = bench.sizes.patience_s
             took = asyncio.run(
                 load(
-                    between.door,
-                    sizes.stream,
-                    at_once=sizes.streams,
-                    for_s=sizes.for_s + ramp_s,
+                    tried.door,
+                    bench.sizes.stream,
+                    at_once=count,
+                    for_s=0,
                     ramp_s=ramp_s,
+                    within_s=within_s,
                 )
             )
             if took.failed:
-                raise BenchError(f"{took.failed} streams through {between.door.name} broke off")
-            seen.setdefault(between.door.name, []).append(took)
-    for percent, target in ((50, Target("beyond", 1.0)), (99, Target("beyond", 3.0))):
-        mine = [1000 * percentile(each.first_byte_s, percent) for each in seen[ours.door.name]]
-        for peer in peers:
-            theirs = [1000 * percentile(each.first_byte_s, percent) for each in seen[peer.door.name]]
+                part = f"measured at {held}" if held else "not measured"
+                words = f"{took.failed} of {count} streams through {name} did not come to an end"
+                bench.notes.append(f"{words}: it is {part}")
+                break
+            held = count
+    return held
+
+
+def _first_byte(bench: Bench) -> Iterator[Figure]:
+    sizes = bench.sizes
+    ramp_s = sizes.stream.length_s
+
+    def measure(other: Between) -> Iterator[Figure]:
+        count = other.streams
+        seen: dict[str, list[Load]] = {}
+        for number in range(sizes.rounds):
+            bench.progress(f"{NAME}: {count} open streams, round {number + 1} of {sizes.rounds}")
+            for between in (other, bench.ours):
+                took = bench.load(
+                    between, sizes.stream, at_once=count, for_s=sizes.for_s + ramp_s, ramp_s=ramp_s
+                )
+                seen.setdefault(between.door.name, []).append(took)
+        for percent, limit in ((50, 1.0), (99, 3.0)):
+            mine = [1000 * percentile(each.first_byte_s, percent) for each in seen[bench.ours.door.name]]
+            theirs = [1000 * percentile(each.first_byte_s, percent) for each in seen[other.door.name]]
             yield beside(
-                f"first byte at {sizes.streams} open streams: p{percent}",
+                f"first byte at {count} open streams: p{percent}",
                 mine,
                 theirs,
                 unit="ms",
-                name=peer.door.name,
-                target=target if peer is peers[0] else None,
+                name=other.door.name,
+                target=Target("beyond", limit) if other is bench.direct else None,
             )
 
+    yield from bench.beside_each("first byte", measure)
 
-def _throughput(ours: Between, peers: list[Between], sizes: Sizes, progress: Progress) -> Iterator[Figure]:
+
+def _throughput(bench: Bench) -> Iterator[Figure]:
+    sizes = bench.sizes
     yield from _rate(
-        f"{sizes.paced_streams} streams at the provider's pace",
-        (ours, peers),
+        bench,
+        "{} streams at the provider's pace",
         sizes.paced,
         at_once=sizes.paced_streams,
-        rounds=sizes.rounds,
         target=Target("ratio", 0.9, at_least=True),
-        progress=progress,
     )
-    yield from _rate(
-        "one answer at the loopback's pace",
-        (ours, peers),
-        sizes.bulk,
-        at_once=1,
-        rounds=sizes.rounds,
-        target=None,
-        progress=progress,
-    )
+    yield from _rate(bench, "one answer at the loopback's pace", sizes.bulk, at_once=1, target=None)
 
 
 def _rate(
-    what: str,
-    doors: tuple[Between, list[Between]],
-    stream: Stream,
-    *,
-    at_once: int,
-    rounds: int,
-    target: Target | None,
-    progress: Progress,
+    bench: Bench, named: str, stream: Stream, *, at_once: int, target: Target | None
 ) -> Iterator[Figure]:
-    ours, peers = doors
-    rate: dict[str, list[float]] = {}
-    cost: dict[str, list[float]] = {}
-    for number in range(rounds):
-        progress(f"{NAME}: {what}, round {number + 1} of {rounds}")
-        for between in (*peers, ours):
-            before = between.cpu_s()
-            took = asyncio.run(load(between.door, stream, at_once=at_once, for_s=0))
-            megabytes = took.bytes / 1e6
-            rate.setdefault(between.door.name, []).append(megabytes / took.seconds)
-            cost.setdefault(between.door.name, []).append(1000 * (between.cpu_s() - before) / megabytes)
-    mine = ours.door.name
-    for peer in peers:
+    def measure(other: Between) -> Iterator[Figure]:
+        count = min(at_once, other.streams)
+        what = named.format(count)
+        rate: dict[str, list[float]] = {}
+        cost: dict[str, list[float]] = {}
+        for number in range(bench.sizes.rounds):
+            bench.progress(f"{NAME}: {what}, round {number + 1} of {bench.sizes.rounds}")
+            for between in (other, bench.ours):
+                before = between.cpu_s()
+                took = bench.load(between, stream, at_once=count)
+                megabytes = took.bytes / 1e6
+                rate.setdefault(between.door.name, []).append(megabytes / took.seconds)
+                cost.setdefault(between.door.name, []).append(1000 * (between.cpu_s() - before) / megabytes)
+        mine, theirs = bench.ours.door.name, other.door.name
         yield beside(
             what,
             rate[mine],
-            rate[peer.door.name],
+            rate[theirs],
             unit="MB/s",
-            name=peer.door.name,
-            target=target if peer is peers[0] else None,
+            name=theirs,
+            target=target if other is bench.direct else None,
         )
-    for peer in peers[1:]:
-        yield beside(f"{what}: CPU per MB", cost[mine], cost[peer.door.name], unit="ms", name=peer.door.name)
+        if other is not bench.direct:
+            yield beside(f"{what}: CPU per MB", cost[mine], cost[theirs], unit="ms", name=theirs)
+
+    yield from bench.beside_each(named.format(at_once), measure)
 
 
-def _held(ours: Between, peers: list[Between], sizes: Sizes, progress: Progress) -> Iterator[Figure]:
-    progress(f"{NAME}: {sizes.held} streams held")
-    each, failed = _memory_per_stream(ours, sizes, count=sizes.held)
-    yield Figure(
-        what=f"streams held at once, of {sizes.held}",
-        ours=sizes.held - failed,
-        unit="",
-        target=Target("value", sizes.held, at_least=True),
-    )
-    yield Figure(what=f"memory of each of {sizes.held} streams", ours=each / 1e3, unit="kB")
-    for peer in peers:
-        progress(f"{NAME}: {sizes.held_peers} streams held by {peer.door.name}")
-        mine, _ = _memory_per_stream(ours, sizes, count=sizes.held_peers)
-        theirs, _ = _memory_per_stream(peer, sizes, count=sizes.held_peers)
+def _held(bench: Bench) -> Iterator[Figure]:
+    sizes = bench.sizes
+
+    def measure(other: Between) -> Iterator[Figure]:
+        if other is bench.direct:
+            bench.progress(f"{NAME}: {sizes.held} streams held")
+            each, failed = _memory_per_stream(bench.ours, sizes, count=sizes.held)
+            yield Figure(
+                what=f"streams held at once, of {sizes.held}",
+                ours=sizes.held - failed,
+                unit="",
+                target=Target("value", sizes.held, at_least=True),
+            )
+            yield Figure(what=f"memory of each of {sizes.held} streams", ours=each / 1e3, unit="kB")
+            return
+        count = min(sizes.held_peers, other.streams)
+        mine, _ = _memory_per_stream(bench.ours, sizes, count=count)
+        theirs, failed = _memory_per_stream(other, sizes, count=count)
+        bench.check(other, Load(failed=failed), count)
         yield Figure(
-            what=f"memory of each of {sizes.held_peers} streams",
+            what=f"memory of each of {count} streams",
             ours=mine / 1e3,
             unit="kB",
-            beside=peer.door.name,
+            beside=other.door.name,
             theirs=theirs / 1e3,
         )
+
+    yield from bench.beside_each("streams held", measure)
 
 
 def _memory_per_stream(between: Between, sizes: Sizes, *, count: int) -> tuple[float, int]:
@@ -249,10 +317,16 @@ def _memory_per_stream(between: Between, sizes: Sizes, *, count: int) -> tuple[f
     async def hold() -> tuple[int, Load]:
         before = between.memory_bytes()
         going = asyncio.ensure_future(
-            load(between.door, sizes.held_stream, at_once=count, for_s=0, ramp_s=sizes.held_ramp_s)
+            load(
+                between.door,
+                sizes.held_stream,
+                at_once=count,
+                for_s=0,
+                ramp_s=sizes.held_ramp_s,
+                within_s=sizes.patience_s,
+            )
         )
-        length_s = sizes.held_stream.chunks * sizes.held_stream.gap_ms / 1000
-        await asyncio.sleep((sizes.held_ramp_s + length_s) / 2 + sizes.held_ramp_s / 4)
+        await asyncio.sleep((sizes.held_ramp_s + sizes.held_stream.length_s) / 2 + sizes.held_ramp_s / 4)
         return between.memory_bytes() - before, await going
 
     grown, took = asyncio.run(hold())
@@ -263,7 +337,7 @@ def _memory_per_stream(between: Between, sizes: Sizes, *, count: int) -> tuple[f
 
 
 @contextmanager
-def _gateway(home: Path, port: int) -> Iterator[Between]:
+def _gateway(home: Path, port: int, streams: int) -> Iterator[Between]:
     from flyball.gateway.address import base_address
     from flyball.gateway.lifetime import find_gateway
 
@@ -280,9 +354,8 @@ def _gateway(home: Path, port: int) -> Iterator[Between]:
         if gateway is None:
             raise BenchError("the gateway did not start")
         base = base_address(gateway.address, f"http://{HOST}:{port}", project="bench", name="load")
-        yield Between(
-            Door("the gateway", gateway.port, base.partition(f":{gateway.port}")[2]), (process.pid,)
-        )
+        door = Door("the gateway", gateway.port, base.partition(f":{gateway.port}")[2])
+        yield Between(door, (process.pid,), streams)
 
 
 _NGINX = """\
@@ -305,17 +378,17 @@ http {{
 
 
 @contextmanager
-def _nginx(program: str, home: Path, port: int) -> Iterator[Between]:
+def _nginx(program: str, home: Path, port: int, streams: int) -> Iterator[Between]:
     listen = _free_port()
     config = home / "nginx.conf"
     config.write_text(_NGINX.format(home=home, host=HOST, port=port, listen=listen))
     with _started([program, "-c", str(config), "-e", "stderr"]) as process:
         _until_open(listen, process)
-        yield Between(Door("nginx", listen), (process.pid,))
+        yield Between(Door("nginx", listen), (process.pid,), streams)
 
 
 @contextmanager
-def _litellm(home: Path, port: int) -> Iterator[Between]:
+def _litellm(home: Path, port: int, streams: int) -> Iterator[Between]:
     """As a pass-through: what it is asked under /anthropic goes to the provider."""
     listen = _free_port()
     env = {
@@ -340,7 +413,7 @@ def _litellm(home: Path, port: int) -> Iterator[Between]:
     with _started(command, env=env) as process:
         _until_open(listen, process)
         headers = (("Authorization", "Bearer sk-bench"),)
-        yield Between(Door("a LiteLLM proxy", listen, "/anthropic", headers), _family(process.pid))
+        yield Between(Door("a LiteLLM proxy", listen, "/anthropic", headers), _family(process.pid), streams)
 
 
 @contextmanager

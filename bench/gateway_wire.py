@@ -32,6 +32,10 @@ class Stream:
     gap_ms: float = 0.0
 
     @property
+    def length_s(self) -> float:
+        return self.chunks * self.gap_ms / 1000
+
+    @property
     def query(self) -> str:
         return f"chunks={self.chunks}&bytes={self.bytes}&gap_ms={self.gap_ms:g}"
 
@@ -105,6 +109,7 @@ class Load:
     bytes: int = 0
     seconds: float = 0.0
     failed: int = 0
+    """Streams that could not begin, broke off, or had not ended when the time for it was over."""
 
 
 class _Reader(asyncio.Protocol):
@@ -140,9 +145,12 @@ class _Reader(asyncio.Protocol):
                 future.set_result(value)  # type: ignore[arg-type]
 
 
-async def load(door: Door, stream: Stream, *, at_once: int, for_s: float, ramp_s: float = 0.0) -> Load:
+async def load(
+    door: Door, stream: Stream, *, at_once: int, for_s: float, ramp_s: float, within_s: float
+) -> Load:
     """So many clients, one stream after the other each, until the time is over; the last ones end in peace.
-    ``for_s`` 0: one stream each. ``ramp_s``: they begin spread over this time."""
+    ``for_s`` 0: one stream each. ``ramp_s``: they begin spread over this time. What has not ended
+    ``within_s`` after the end of what was planned has failed, so a door that hangs ends the load, too."""
     seen, end = Load(), time.perf_counter() + for_s
     body = json.dumps({"model": "claude-x", "max_tokens": 100, "stream": True, "messages": []}).encode()
     headers = "".join(f"{name}: {value}\r\n" for name, value in door.headers)
@@ -157,8 +165,10 @@ async def load(door: Door, stream: Stream, *, at_once: int, for_s: float, ramp_s
             _, reader = await asyncio.get_running_loop().create_connection(_Reader, HOST, door.port)
             sent = time.perf_counter()
             reader.transport.write(request)
-            began, whole = await reader.began, await reader.done
-            reader.transport.abort()
+            try:
+                began, whole = await reader.began, await reader.done
+            finally:
+                reader.transport.abort()
             seen.bytes += reader.bytes
             if whole:
                 seen.first_byte_s.append(began - sent)
@@ -168,7 +178,12 @@ async def load(door: Door, stream: Stream, *, at_once: int, for_s: float, ramp_s
                 return
 
     started = time.perf_counter()
-    await asyncio.gather(*(client(ramp_s * number / at_once) for number in range(at_once)))
+    clients = [asyncio.ensure_future(client(ramp_s * number / at_once)) for number in range(at_once)]
+    _, late = await asyncio.wait(clients, timeout=for_s + ramp_s + stream.length_s + within_s)
+    for each in late:
+        each.cancel()
+    ends = await asyncio.gather(*clients, return_exceptions=True)
+    seen.failed += sum(isinstance(each, OSError | asyncio.CancelledError) for each in ends)
     seen.seconds = time.perf_counter() - started
     return seen
 
