@@ -129,6 +129,22 @@ def test_an_answer_says_how_full_the_windows_of_a_chatgpt_plan_are() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        unified(**{"5h_utilization": "0.93", "5h_reset": "1789999999"}),
+        {
+            "x-codex-primary-used-percent": "93",
+            "x-codex-primary-window-minutes": "300",
+            "x-codex-primary-reset-at": "1789999000",
+        },
+    ],
+)
+def test_a_window_whose_reset_is_past_is_over_and_not_one_of_unknown_end(headers: dict[str, str]) -> None:
+    (found,) = from_http(200, headers, wall_s=1_790_000_000.0).windows
+    assert (found.name, found.fraction, found.resets_in_s) == ("5h", 0.93, 0.0)
+
+
 def test_windows_that_make_no_sense_are_not_heard() -> None:
     headers = unified(**{"5h_utilization": "-1", "7d_utilization": "much", "x_utilization": "0.5"})
     assert from_http(200, headers | {"x-codex-primary-used-percent": "50"}).windows == ()

@@ -285,9 +285,10 @@ class Headers:
             window = name.removeprefix(_UNIFIED).removesuffix("-utilization")
             used = _least(self.parts(name), at_least=0)
             if used is not None and used <= 10 and _WINDOW.fullmatch(window):
-                resets = longest_s(
-                    until_s(part, self.now_s) for part in self.parts(f"{_UNIFIED}{window}-reset")
-                )
+                said = [until_s(part, self.now_s) for part in self.parts(f"{_UNIFIED}{window}-reset")]
+                resets = longest_s(said)
+                if resets is None and any(wait is not None and wait < 0 for wait in said):
+                    resets = 0.0  # it is over, which is known
                 yield WindowReading(window.replace("_", " "), used, resets)
 
     def _codex_windows(self) -> Iterator[WindowReading]:
@@ -299,7 +300,7 @@ class Headers:
             left_s = number(self.values.get(f"x-codex-{which}-reset-after-seconds"))
             at_s, now_s = number(self.values.get(f"x-codex-{which}-reset-at")), self.now_s
             if left_s is None and at_s is not None and now_s is not None:
-                left_s = at_s - now_s
+                left_s = max(0.0, at_s - now_s)
             known = left_s is not None and 0 <= left_s <= 60 * minutes
             yield WindowReading(window_name(minutes * 60), used / 100, left_s if known else None)
 

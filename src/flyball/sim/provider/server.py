@@ -31,7 +31,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
@@ -138,6 +138,10 @@ class Manner:
     reject_s: float = 0.1
     """A refusal takes this long."""
     retry_after_s: float | None = 1.0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """With each answer of a request that was served."""
+    think_s: float = 0.0
+    """So long until an answer begins."""
 
 
 USUAL = Manner()
@@ -233,7 +237,9 @@ class Provider:
             accepted = self._counter.enter(began_s, refuse=step.kind is not SignalKind.OK)
             opened = self._counter.tally.open
         if accepted:
-            reply = replace(dialect.answer(body, number=number), cut=step.cut)
+            self._sleep(self.manner.think_s)
+            served = dialect.answer(body, number=number)
+            reply = replace(served, cut=step.cut, headers={**served.headers, **self.manner.headers})
             for_s = dialect.tokens(body) / self.manner.tokens_per_s
         else:
             for_s = self.manner.reject_s
