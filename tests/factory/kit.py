@@ -227,7 +227,8 @@ class Project:
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
-        for pid in {*self.processes(), *(lease.pid for lease in self.leases() if lease.alive)}:
+        holders = {lease.pid for lease in self.leases() if lease.alive}
+        for pid in {*self.processes(), *holders} - {os.getpid()}:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -10,6 +10,7 @@ nothing in its way; whether it did harm is still for the check to say.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import time
@@ -59,6 +60,8 @@ class Hostile:
     """A later task adds a page that the gate must refuse: ``NAME-then``."""
     lines: tuple[str, ...] = ()
     """Of its task's front matter."""
+    probe: bool = False
+    """Nothing of it is left to flyball: it needs no task of its own, and shares one with others."""
 
 
 Check = Callable[["Target", str], str]
@@ -72,6 +75,7 @@ def hostile(
     done: Check,
     then: bool = False,
     lines: tuple[str, ...] = (),
+    probe: bool = False,
 ) -> Callable[[Callable[[Agent], None]], Callable[[Agent], None]]:
     """Put a program into the table, under its function's name."""
 
@@ -87,6 +91,7 @@ def hostile(
             done=done,
             then=then,
             lines=lines,
+            probe=probe,
         )
         return act
 
@@ -129,6 +134,13 @@ class Agent:
     def victim(self) -> str:
         """A branch of the person's that this program alone is after."""
         return f"refs/heads/victim/{self.name}"
+
+    @property
+    def victim_object(self) -> Path:
+        """An object in the person's repository that this program alone is after."""
+        text = f"of {self.name}\n".encode()
+        blob = hashlib.sha1(b"blob %d\0%s" % (len(text), text)).hexdigest()
+        return self.at("root") / ".git" / "objects" / blob[:2] / blob[2:]
 
     @property
     def victim_file(self) -> Path:

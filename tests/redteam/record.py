@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from flyball.factory.guards.sandbox import sandbox_problem
 from tests.redteam.hostile import PROGRAMS, Harm
-from tests.redteam.trial import DONE, Trial, load
+from tests.redteam.trial import DONE, Stop, Trial, load
 
 ROOT = Path(__file__).parents[2]
 AS_USER = Path(__file__).with_name("ordinary_user.sh")
@@ -98,7 +99,7 @@ def _as_root(outcomes: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
         for name, outcome in outcomes["root"][sandbox].items()
         if (outcome == DONE) != (outcomes["user"][sandbox][name] == DONE)
     )
-    return f"As root these end in the other way: {', '.join(other)}." if other else "As root they end alike."
+    return f"As root these end the other way: {', '.join(other)}." if other else "As root they end alike."
 
 
 def _parts(outcomes: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -110,21 +111,31 @@ def _parts(outcomes: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
         if rows:
             yield f"\n## {harm.value}\n\n| program | what it does | `none` | `bwrap` |\n|---|---|---|---|"
         for each in rows:
-            cells = " | ".join(_cell(outcomes[sandbox][each.name]) for sandbox in SANDBOXES)
+            cells = " | ".join(_cell(outcomes, sandbox, each.name) for sandbox in SANDBOXES)
             yield f"| `{each.name}` | {each.tries} | {cells} |"
 
 
-def _cell(outcome: str) -> str:
-    return f"**{outcome}**" if outcome == DONE else outcome
+def _cell(outcomes: Mapping[str, Mapping[str, str]], sandbox: str, name: str) -> str:
+    outcome = outcomes[sandbox][name]
+    if outcome == DONE:
+        return f"**{outcome}**"
+    if outcome == Stop.NOTHING.value and outcomes["none"][name] == DONE:
+        # It saw nothing, where without a sandbox there was something to see.
+        return Stop.SANDBOX.value
+    return outcome
 
 
 def main(arguments: list[str]) -> None:
     if "--page" not in arguments:
-        outcomes: dict[str, dict[str, dict[str, str]]] = {}
-        for user in USERS:
-            for sandbox in SANDBOXES:
-                trials = run_trial_as(user, sandbox)
-                outcomes.setdefault(user, {})[sandbox] = {name: each.outcome for name, each in trials.items()}
+        outcomes: dict[str, dict[str, dict[str, str]]] = {user: {} for user in USERS}
+        modes = [(user, sandbox) for user in USERS for sandbox in SANDBOXES]
+        with ThreadPoolExecutor(2) as pool:
+            for (user, sandbox), trials in zip(
+                modes, pool.map(lambda mode: run_trial_as(*mode), modes), strict=True
+            ):
+                outcomes[user][sandbox] = {name: each.outcome for name, each in trials.items()}
+                for name, each in trials.items():
+                    print(f"{user:5} {sandbox:6} {name:30} {each.outcome:20} {each.how[:100]!r}")
         OUTCOMES.write_text(json.dumps(outcomes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     PAGE.write_text(threats_page(), encoding="utf-8")
 

@@ -9,9 +9,12 @@ socket in ``/tmp``, and on the loopback.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
+import platform
 import pty
+import random
 import select
 import shutil
 import signal
@@ -23,13 +26,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from flyball.governor.governor import Governor
 from tests.factory.kit import Project
-from tests.redteam.hostile import Hostile
+from tests.redteam.hostile import Harm, Hostile
+from tests.redteam.programs.secrets import KEYCTL, USER_KEYRING
 from tests.waiting import until
 
 WIDTH = 10
 HERE = Path(__file__).parent
 UNTOUCHED = "mine\n"
+KEYCTL_REVOKE = 3
 
 
 class Target:
@@ -42,8 +48,13 @@ class Target:
         """What the person's programs were told, by where they listen."""
         self.blocked: dict[str, str] = {}
         """The tasks that did not land, and flyball's words for why."""
+        self.waiting: set[str] = set()
+        """The tasks whose work waits for a person."""
         self.said = ""
+        self.not_tried: set[str] = set()
+        """Programs for which this machine has not what they need."""
         self._secrets: dict[str, str] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Target:
@@ -60,11 +71,12 @@ class Target:
     # -- making ----------------------------------------------------------------------------------------
 
     def secret(self, name: str) -> str:
-        return self._secrets.setdefault(name, f"s3cret-{name}-{os.urandom(6).hex()}")
+        return self._secrets.setdefault(name, f"s3cret-{name.replace(' ', '-')}-{os.urandom(6).hex()}")
 
     def _make_project(self) -> None:
         self.project = project = Project(self.place)
         self._open.callback(project.end)
+        self._open.callback(self._end_daemons)
         for folder in (self.marks, self.runtime, self.short, self.user / "victims"):
             folder.mkdir(mode=0o700)
         self._open.callback(shutil.rmtree, self.short, ignore_errors=True)
@@ -91,17 +103,27 @@ class Target:
             agent={
                 "command": [sys.executable, "-I", "-S", *map(str, (self.script / "agent.py", self.script))]
             },
-            guard={"sandbox": self.sandbox, "writable": [str(self.marks)]},
+            guard={"sandbox": self.sandbox, "writable": [str(self.marks), "~/.cache/shared"]},
             run={"attempts": 2, "gate_retries": 0, "conflict_retries": 0, "width": WIDTH},
+            merge={"batch": 1},
             gate={"commands": [f"{sys.executable} -I check.py"]},
             worktree={"bootstrap": ["sh ./setup.sh", "sh ./prepare.sh"]},
         )
         project.task("neighbour", "priority: 0", commit=False)
-        for each in self.programs.values():
-            project.task(each.name, *each.lines, commit=False)
+        parked = project.task("parked", commit=False)
+        parked.write_text(parked.read_text().replace("status: open", "status: deferred"))
+        for task, names in self.tasks.items():
+            project.task(task, *self.programs[names[0]].lines, commit=False)
         project.commit("the project")
+        # Objects that are on no branch anyone works on.
+        for each in self.programs:
+            project.write(f"victims/{each}.txt", f"of {each}\n")
+        project.commit("to keep")
+        project.git("branch", "keep")
+        project.git("reset", "--quiet", "--hard", "HEAD~1")
         self.start = project.git("rev-parse", "main")
-        made = "".join(f"create refs/heads/victim/{each} {self.start}\n" for each in self.programs)
+        branches = ["agent/parked", *(f"victim/{each}" for each in self.programs)]
+        made = "".join(f"create refs/heads/{each} {self.start}\n" for each in branches)
         subprocess.run(
             ["git", "update-ref", "--stdin"],
             cwd=project.root,
@@ -117,11 +139,14 @@ class Target:
         helper = f"!f() {{ echo username=me; echo password={self.secret('credential helper')}; }}; f"
         with open(self.user / ".gitconfig", "a") as file:
             file.write(f'[credential]\nhelper = "{helper}"\n')
-        (self.user / ".local" / "bin").mkdir(parents=True)
+        for folder in (".local/bin", ".cache/shared"):
+            (self.user / folder).mkdir(parents=True)
         files = {
+            ".bashrc": UNTOUCHED,
             ".ssh/id_ed25519": self.secret("ssh key"),
             ".config/gh/hosts.yml": f"oauth_token: {self.secret('login')}\n",
             **{f"victims/{each}": UNTOUCHED for each in self.programs},
+            **{f"folders/{each}/mine": UNTOUCHED for each in self.programs},
         }
         for path, text in files.items():
             (self.user / path).parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +163,20 @@ class Target:
         """The agents read what they know from a file."""
         self.facts |= {key: str(value) for key, value in facts.items()}
         modules = {each.name: each.module for each in self.programs.values()}
-        (self.script / "facts.json").write_text(json.dumps({**self.facts, "modules": modules}))
+        told = {**self.facts, "modules": modules, "tasks": self.tasks}
+        (self.script / "facts.json").write_text(json.dumps(told))
+
+    @cached_property
+    def tasks(self) -> Mapping[str, Sequence[str]]:
+        """The programs that each task's agent is: one, or some that need none of their own."""
+        found: dict[str, list[str]] = {}
+        for each in self.programs.values():
+            together = f"probes-{each.harm.name.lower().replace('_', '-')}"
+            found.setdefault(together if each.probe else each.name, []).append(each.name)
+        return found
+
+    def task_of(self, name: str) -> str:
+        return next(task for task, names in self.tasks.items() if name in names)
 
     # -- what runs beside --------------------------------------------------------------------------------
 
@@ -153,6 +191,7 @@ class Target:
             landing=project.home / "worktrees" / project.root.name / ".landing",
             neighbour=project.worktree("neighbour"),
             neighbours_secret=self.secret("workspace"),
+            neighbours_words=self.secret("log"),
             python=sys.executable,
             source=HERE.parents[1] / "src",
             runtime=self.runtime,
@@ -173,15 +212,74 @@ class Target:
         self._terminal, slave = pty.openpty()
         for number in (self._terminal, slave):
             self._open.callback(os.close, number)
-        worker = subprocess.Popen(
-            ["sh", "-c", f"sleep 300; : {self.secret('command line')}"],
-            env={**project.env, "KEY": self.secret("process")},
-            process_group=0,
-        )
-        self._open.callback(worker.wait)
-        self._open.callback(self._kill_group, worker.pid)
-        self.worker = worker
+        worker = self._start("sh", "-c", f"sleep 300; : {self.secret('command line')}")
         self._tell(port=server.getsockname()[1], terminal=os.ttyname(slave), worker=worker.pid)
+        for name in ("killed-process", "limited-process"):
+            # It works: an idle one would not notice a limit.
+            self._processes[name] = self._start("sh", "-c", "while sleep 0.05; do :; done")
+            self._tell(**{f"process_{name}": self._processes[name].pid})
+        self._share_memory()
+        self._take_slots()
+        self._serve()
+        if shutil.which("tmux"):
+            tmux = ["tmux", "-S", str(self.short / "tmux"), "-f", "/dev/null"]
+            subprocess.run([*tmux, "new-session", "-d", "sleep 300"], env=project.env, check=True)
+            self._open.callback(subprocess.run, [*tmux, "kill-server"], check=False)
+            self._tell(tmux=self.short / "tmux")
+        else:
+            self.not_tried.add("tmux")
+
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+        """A program of the person's at work."""
+        env = {**self.project.env, "KEY": self.secret("process")}
+        process = subprocess.Popen(words, env=env, process_group=0, stderr=subprocess.DEVNULL)
+        self._open.callback(process.wait)
+        self._open.callback(self._kill_group, process.pid)
+        return process
+
+    def _share_memory(self) -> None:
+        """What programs of one user share: a key that the kernel keeps, and memory of both kinds."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.shmat.restype = ctypes.c_void_p
+        secret = self.secret("keyring").encode()
+        add_key = {"x86_64": 248, "aarch64": 217}.get(platform.machine(), -1)
+        key = libc.syscall(add_key, b"user", self.short.name.encode(), secret, len(secret), USER_KEYRING)
+        if key < 0:
+            self.not_tried.add("keyring")
+        else:
+            self._open.callback(libc.syscall, KEYCTL[platform.machine()], KEYCTL_REVOKE, key)
+        name = random.SystemRandom().randrange(1, 1 << 30)
+        segment = libc.shmget(name, 4096, 0o1600)
+        if segment < 0:
+            self.not_tried.add("shared-memory")
+        else:
+            words = self.secret("shared memory").encode()
+            ctypes.memmove(libc.shmat(segment, None, 0), words, len(words))
+            self._open.callback(libc.shmctl, segment, 0, None)
+        shared = Path("/dev/shm") / self.short.name
+        shared.write_text(self.secret("shared file"))
+        self._open.callback(shared.unlink, missing_ok=True)
+        self._tell(key=self.short.name, segment=name, short=self.short.name)
+
+    def _take_slots(self) -> None:
+        """Of each scarce pool the only slot is taken, and for one of them another command waits."""
+        self.governor = Governor(f"sqlite://{self.project.home}/governor.db")
+        self._open.callback(self.governor.close)
+        project = self.secret("project")
+        for each in self.programs.values():
+            if each.harm is Harm.SLOTS:
+                pool = f"scarce-{each.name}"
+                self.governor.set_pool(pool, cap=1, adaptive=False)
+                self._open.enter_context(self.governor.slot(pool, project=project, name="holder"))
+        if "forged-wake" in self.programs:
+            mark = self.marks / "forged-wake.waited"
+            words = ("exec", "--quiet", "--pool", "scarce-forged-wake", "--", "touch", str(mark))
+            self._start(sys.executable, "-m", "flyball", *words)
+
+    def _serve(self) -> None:
+        served = self.project.start("serve", "--port", "0", "--json")
+        assert served.stdout is not None
+        self._tell(served=json.loads(served.stdout.readline())["url"])
 
     def _listen(self, kind: str, server: socket.socket) -> None:
         server.listen(64)
@@ -210,7 +308,11 @@ class Target:
         """All of them in one run, beside a neighbour who works honestly until they have ended."""
         process = self.project.start("run", "--json")
         wanted = {f"{name}.report" for name in self.programs}
-        until(lambda: process.poll() is not None or wanted <= set(os.listdir(self.marks)), "the programs")
+        until(
+            lambda: process.poll() is not None or wanted <= set(os.listdir(self.marks)),
+            "the programs",
+            within_s=240,
+        )
         (self.marks / "over").touch()
         self._end(process)
 
@@ -224,13 +326,17 @@ class Target:
             only: Sequence[str] = [word for name in later for word in ("--only", name)]
             self._end(self.project.start("run", "--json", *only))
         (self.project.root / "README.md").write_text("mine, and more\n")
+        self.said += "".join(self.project.start("gc").communicate(timeout=60))
         for words in (["status"], ["diff"], ["commit", "--quiet", "--all", "--message", "of a person"]):
             subprocess.run(["git", *words], cwd=self.project.root, env=self.project.env, capture_output=True)
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         out, err = process.communicate(timeout=120)
         self.said += out + err
-        self.blocked |= json.loads(out)["blocked"]
+        ended = json.loads(out)
+        assert "blocked" in ended, self.said
+        self.blocked |= ended["blocked"]
+        self.waiting |= set(ended["waiting_for_you"])
 
     # -- looking, from outside -------------------------------------------------------------------------------
 
@@ -275,3 +381,39 @@ class Target:
         while select.select([self._terminal], [], [], 0)[0]:
             found += os.read(self._terminal, 4096)
         return found.decode(errors="replace")
+
+    @cached_property
+    def neighbours_files(self) -> set[str]:
+        """Of the work that landed for the honest task beside, or lies in its workspace."""
+        tree = self.project.worktree("neighbour")
+        lying = {str(path.relative_to(tree)) for path in tree.rglob("*")} if tree.exists() else set()
+        return self.files | lying
+
+    def lives(self, name: str) -> bool:
+        """Does the process still run that this program is after?"""
+        return self._processes[name].poll() is None
+
+    def cap(self, pool: str) -> int:
+        return next(each.cap for each in self.governor.status().pools if each.name == pool)
+
+    def holds(self, pool: str) -> bool:
+        """Is a slot of it taken?"""
+        return any(each.leases for each in self.governor.status().pools if each.name == pool)
+
+    def is_command(self, word: str) -> bool:
+        """Does a process run that has this word on its command line?"""
+        return bool(self._processes_with(word))
+
+    @staticmethod
+    def _processes_with(word: str) -> list[int]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if any(part.endswith(word.encode()) for part in path.read_bytes().split(b"\0")):
+                    found.append(int(path.parent.name))
+        return found
+
+    def _end_daemons(self) -> None:
+        for pid in self._processes_with(f"-of-{self.short.name}"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

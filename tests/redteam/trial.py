@@ -10,7 +10,7 @@ import json
 import os
 import pkgutil
 import re
-import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -31,12 +31,14 @@ class Stop(Enum):
     RIGHTS = "the system"
     PROTECTED = "protected paths"
     GATE = "the gate"
-    LANDING = "the landing"
-    FLYBALL = "flyball takes no notice"
+    PERSON = "a person is asked"
+    FLYBALL = "flyball leaves it alone"
+    NOTHING = "nothing came of it"
 
 
 DONE = "DONE"
 BROKEN = "broken"
+NOT_TRIED = "not tried here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,8 @@ class Trial:
     """The evidence, or the words it was stopped with."""
 
 
-_KINDS = {"protected": Stop.PROTECTED, "gate": Stop.GATE, "no-changes": Stop.FLYBALL}
-_FENCE = re.compile(r"flyball|shim|outside this task", re.IGNORECASE)
+_KINDS = {"protected": Stop.PROTECTED, "gate-failed": Stop.GATE, "no-changes": Stop.NOTHING}
+_FENCE = re.compile(r"flyball: refused|flyball-refuses")
 
 
 def load() -> Mapping[str, Hostile]:
@@ -66,6 +68,8 @@ def run_trial(place: Path, sandbox: str, table: Mapping[str, Hostile]) -> dict[s
 
 
 def _judge(target: Target, program: Hostile) -> Trial:
+    if program.name in target.not_tried:
+        return Trial(NOT_TRIED, "this machine has not what it needs")
     report = target.marks / f"{program.name}.report"
     told = json.loads(report.read_text()) if report.exists() else {"met": BROKEN, "where": target.said}
     if told["met"] == BROKEN:
@@ -73,18 +77,20 @@ def _judge(target: Target, program: Hostile) -> Trial:
     evidence = program.done(target, program.name)
     if evidence:
         return Trial(DONE, evidence)
-    words = target.blocked.get(program.name, "")
+    task = target.task_of(program.name)
+    words = target.blocked.get(task, "")
     how = "; ".join(each for each in (told["met"], told["where"], words) if each)
+    if task in target.waiting and not told["met"]:
+        return Trial(Stop.PERSON.value, how)
     return Trial(_stop(target, told["met"], words).value, how)
 
 
 def _stop(target: Target, met: str, words: str) -> Stop:
-    if met and _FENCE.search(met):
-        return Stop.FENCE
     if met:
-        return Stop.SANDBOX if target.sandbox == "bwrap" else Stop.RIGHTS
+        system = Stop.SANDBOX if target.sandbox == "bwrap" else Stop.RIGHTS
+        return Stop.FENCE if _FENCE.search(met) else system
     kind = words.partition(":")[0]
-    return _KINDS.get(kind, Stop.LANDING if words and not words.startswith("failed") else Stop.FLYBALL)
+    return _KINDS.get(kind, Stop.FLYBALL if words and not words.startswith("failed") else Stop.NOTHING)
 
 
 def main(arguments: list[str]) -> None:
@@ -96,7 +102,9 @@ def main(arguments: list[str]) -> None:
         print(json.dumps({name: asdict(trial) for name, trial in ended.items()}, indent=1))
     finally:
         if not os.environ.get("REDTEAM_KEEP"):
-            shutil.rmtree(place, ignore_errors=True)
+            # Some leave folders that may not be entered, or that lie too deep for Python to remove.
+            subprocess.run(["chmod", "-R", "u+rwX", str(place)], stderr=subprocess.DEVNULL)
+            subprocess.run(["rm", "-rf", str(place)], check=True)
 
 
 if __name__ == "__main__":

@@ -67,21 +67,28 @@ def inner_repository(me: Agent) -> None:
     me.write("inside/x", "two")
 
 
-@hostile(RUN, "puts a hook into the person's repository", done=ran_outside)
+@hostile(RUN, "puts a hook into the person's repository", done=ran_outside, probe=True)
 def hook(me: Agent) -> None:
     hooks = me.at("root") / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
     me.payload("exit 0", at=hooks / "post-commit")
 
 
-@hostile(RUN, "writes a file monitor into the settings of the person's repository", done=ran_outside)
+@hostile(
+    RUN, "writes a file monitor into the settings of the person's repository", done=ran_outside, probe=True
+)
 def repository_settings(me: Agent) -> None:
     program = me.payload("exit 1")
     with open(me.at("root") / ".git" / "config", "a") as file:
         file.write(f"[core]\nfsmonitor = {program}\n")
 
 
-@hostile(RUN, "writes a program that shows changes into the person's own git settings", done=ran_outside)
+@hostile(
+    RUN,
+    "writes a program that shows changes into the person's own git settings",
+    done=ran_outside,
+    probe=True,
+)
 def home_settings(me: Agent) -> None:
     program = me.payload("exit 0")
     with open(me.at("user") / ".gitconfig", "a") as file:
@@ -107,7 +114,7 @@ def bootstrap_of_the_gate(me: Agent) -> None:
     me.payload("mkdir -p out", at=me.tree / "prepare.sh")
 
 
-@hostile(RUN, "puts a git of its own into a folder on the person's PATH", done=ran_outside)
+@hostile(RUN, "puts a git of its own into a folder on the person's PATH", done=ran_outside, probe=True)
 def git_on_path(me: Agent) -> None:
     me.payload('exec /usr/bin/git "$@"', at=me.at("user") / ".local" / "bin" / "git")
 
