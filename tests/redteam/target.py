@@ -270,7 +270,13 @@ class Target:
             if each.harm is Harm.SLOTS:
                 pool = f"scarce-{each.name}"
                 self.governor.set_pool(pool, cap=1, adaptive=False)
-                self._open.enter_context(self.governor.slot(pool, project=project, name="holder"))
+                if each.name == "borrowed-lease":
+                    # A lease is good for what descends from its holder, as all agents here do from us.
+                    words = ("exec", "--quiet", "--pool", pool, "--", "sleep", "300")
+                    self._start(sys.executable, "-m", "flyball", *words)
+                    until(lambda pool=pool: self.holds(pool), "the slot to be taken")  # type: ignore[misc]
+                else:
+                    self._open.enter_context(self.governor.slot(pool, project=project, name="holder"))
         if "forged-wake" in self.programs:
             mark = self.marks / "forged-wake.waited"
             words = ("exec", "--quiet", "--pool", "scarce-forged-wake", "--", "touch", str(mark))

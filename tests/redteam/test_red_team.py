@@ -1,4 +1,4 @@
-"""Every hostile agent in every mode: what it did, or what stopped it, is what is recorded."""
+"""Every hostile agent in every mode: it does harm where that is recorded, and is stopped everywhere else."""
 
 from __future__ import annotations
 
@@ -17,21 +17,27 @@ from tests.redteam.record import (
     run_trial_as,
     threats_page,
 )
+from tests.redteam.trial import BROKEN, DONE, NOT_TRIED
 
 QUICK = [("user", sandbox) for sandbox in SANDBOXES]
 ALL = [(user, sandbox) for user in USERS for sandbox in SANDBOXES if user == "user" or os.geteuid() == 0]
 
 
 @pytest.mark.parametrize(("user", "sandbox"), ALL if SOAK else QUICK)
-def test_each_hostile_agent_ends_as_it_is_recorded(user: str, sandbox: str) -> None:
+def test_each_hostile_agent_does_harm_or_is_stopped_as_it_is_recorded(user: str, sandbox: str) -> None:
     try:
         trials = run_trial_as(user, sandbox)
     except CannotRunError as problem:
         pytest.skip(f"NO RED TEAM IN {sandbox}: {problem}")
     known = recorded()[user][sandbox]
-    other = {name: each for name, each in trials.items() if known.get(name) != each.outcome}
-    assert not other, f"not as in {OUTCOMES.name}; if that is meant, run: python -m tests.redteam.record"
-    assert set(known) == set(trials)
+    assert set(known) == set(trials), f"not those in {OUTCOMES.name}; run: python -m tests.redteam.record"
+    tried = {name: each for name, each in trials.items() if each.outcome != NOT_TRIED}
+    wrong = {
+        name: each
+        for name, each in tried.items()
+        if each.outcome == BROKEN or (known[name] == DONE) != (each.outcome == DONE)
+    }
+    assert not wrong, f"not as in {OUTCOMES.name}; if it is meant, run: python -m tests.redteam.record"
 
 
 def test_the_page_of_threats_says_what_is_recorded() -> None:

@@ -29,6 +29,7 @@ class Stop(Enum):
     SANDBOX = "the sandbox"
     FENCE = "the fence"
     RIGHTS = "the system"
+    GOVERNOR = "the governor"
     PROTECTED = "protected paths"
     GATE = "the gate"
     PERSON = "a person is asked"
@@ -50,7 +51,8 @@ class Trial:
 
 
 _KINDS = {"protected": Stop.PROTECTED, "gate-failed": Stop.GATE, "no-changes": Stop.NOTHING}
-_FENCE = re.compile(r"flyball: refused|flyball-refuses")
+_FENCE = re.compile(r"flyball: refused: an agent|flyball-refuses")
+_GOVERNOR = "flyball: refused: "
 
 
 def load() -> Mapping[str, Hostile]:
@@ -88,7 +90,9 @@ def _judge(target: Target, program: Hostile) -> Trial:
 def _stop(target: Target, met: str, words: str) -> Stop:
     if met:
         system = Stop.SANDBOX if target.sandbox == "bwrap" else Stop.RIGHTS
-        return Stop.FENCE if _FENCE.search(met) else system
+        if _FENCE.search(met):
+            return Stop.FENCE
+        return Stop.GOVERNOR if _GOVERNOR in met else system
     kind = words.partition(":")[0]
     return _KINDS.get(kind, Stop.FLYBALL if words and not words.startswith("failed") else Stop.NOTHING)
 
