@@ -195,7 +195,7 @@ def _opencode(_argv: Sequence[str], env: Mapping[str, str], folder: Path) -> Age
 
     def say(led: Sequence[str]) -> LaunchChange:
         ours = {name: {"options": {"baseURL": address}} for name, address in zip(bases, led, strict=True)}
-        return LaunchChange({_CONTENT: json.dumps(_merged(before, {"provider": ours}))})
+        return LaunchChange({_CONTENT: json.dumps(_merge(before, {"provider": ours}))})
 
     return AgentRoute(tuple(bases.values()), say)
 
@@ -210,13 +210,13 @@ def _opencode_config(env: Mapping[str, str], folder: Path) -> dict[str, Any]:
         files += [place / name for name in ("opencode.json", "opencode.jsonc")]
     config: dict[str, Any] = {}
     for file in files:
-        config = _merged(config, _read_json(file))
-    return _merged(config, json.loads(env.get(_CONTENT) or "{}"))
+        config = _merge(config, _read_json(file))
+    return _merge(config, json.loads(env.get(_CONTENT) or "{}"))
 
 
-def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     both = {
-        key: _merged(old[key], value)
+        key: _merge(old[key], value)
         for key, value in new.items()
         if isinstance(value, dict) and isinstance(old.get(key), dict)
     }

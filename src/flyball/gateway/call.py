@@ -126,7 +126,9 @@ class GatewayRefusal:
 
 
 @dataclass(slots=True)
-class _Exchange:
+class _ConnectedAnswer:
+    """An answer and the connection that it comes over."""
+
     connection: UpstreamConnection
     answer: Answer
 
@@ -172,7 +174,7 @@ class Calls:
         self, request: Request, route: Route, client: CallerConnection, *, governed: bool
     ) -> GatewayRefusal | bool:
         deadline = asyncio.get_running_loop().time() + request.wait_s
-        gate: Gate = CallGate(self.slots, self._asking(request, route), deadline) if governed else NoGate()
+        gate: Gate = CallGate(self.slots, self._ask_for(request, route), deadline) if governed else NoGate()
         if governed and self.slots.waiting >= self.waiting_limit:
             return GatewayRefusal(
                 429, f"{self.slots.waiting} calls wait at the gateway, and more do not", 5.0
@@ -200,7 +202,7 @@ class Calls:
         self.refused += governed and result.judged.signal.kind in _REFUSALS
         return await self._hand_over(result.unwrap(), hold, route, client)
 
-    def _asking(self, request: Request, route: Route) -> AskRequest:
+    def _ask_for(self, request: Request, route: Route) -> AskRequest:
         model = called_model(route.path, request.body)[:NAME_LIMIT]
         model = model if model.isprintable() else ""
         pool = self.families.pool(route.pool, model)
@@ -208,11 +210,11 @@ class Calls:
 
     def _attempt(
         self, request: Request, route: Route, deadline: float
-    ) -> Generator[Any, Any, AttemptResult[_Exchange]]:
+    ) -> Generator[Any, Any, AttemptResult[_ConnectedAnswer]]:
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
         try:
-            exchange: _Exchange = yield self._send(request, route)
+            exchange: _ConnectedAnswer = yield self._send(request, route)
         except AnswerError as error:
             return AttemptResult(JudgedResponse(broken_signal(error)), error=error, final=True)
         except OSError as error:  # a time-out of the connection is one, too
@@ -229,7 +231,7 @@ class Calls:
         final = kind not in _REFUSALS or request.upload is not None
         return AttemptResult(judged, exchange, final=final, patience_s=patience_s)
 
-    async def _send(self, request: Request, route: Route) -> _Exchange:
+    async def _send(self, request: Request, route: Route) -> _ConnectedAnswer:
         """Until the head of a good answer, or an error's body, is there."""
         data, fresh = request.dump(route), request.upload is not None
         while True:
@@ -239,7 +241,7 @@ class Calls:
                 if request.upload is not None:
                     _send_beside(connection.send_body(request.upload, chunked=request.is_chunked), answer)
                 await answer.ready
-                return _Exchange(connection, answer)
+                return _ConnectedAnswer(connection, answer)
             except AnswerError as error:
                 if error.started or fresh:
                     raise
@@ -248,12 +250,12 @@ class Calls:
                 connection.transport.abort()
                 raise
 
-    def _drop(self, result: AttemptResult[_Exchange]) -> None:
+    def _drop(self, result: AttemptResult[_ConnectedAnswer]) -> None:
         if result.value is not None:
             result.value.connection.transport.abort()
 
     async def _hand_over(
-        self, exchange: _Exchange, hold: AsyncHold, route: Route, client: CallerConnection
+        self, exchange: _ConnectedAnswer, hold: AsyncHold, route: Route, client: CallerConnection
     ) -> bool:
         connection, answer = exchange.connection, exchange.answer
         tells: list[asyncio.Task[None]] = []

@@ -97,7 +97,7 @@ class _PoolCalls:
 
 
 @dataclass(slots=True)
-class _Release:
+class _PendingRelease:
     """A release on its way to the store."""
 
     pool: str
@@ -114,7 +114,7 @@ class CallSlots:
             lambda: self._behind.store, is_needed=lambda: bool(self._lines), on_change=self._follow_store
         )
         self._lines: defaultdict[str, _PoolCalls] = defaultdict(_PoolCalls)
-        self._ending: dict[Future[StoreError | None], _Release] = {}
+        self._ending: dict[Future[StoreError | None], _PendingRelease] = {}
         self._numbers = count(1)
 
     @property
@@ -204,7 +204,7 @@ class CallSlots:
             return None
         loop, ended = asyncio.get_running_loop(), UncancellableFuture[None]()
         begun = store_threads().submit(partial(self._behind.try_release, held.lease, held.outcome))
-        self._ending[begun] = _Release(pool, held, ended)
+        self._ending[begun] = _PendingRelease(pool, held, ended)
         begun.add_done_callback(lambda begun: loop.call_soon_threadsafe(self._note_end, begun))
         return ended
 

@@ -128,7 +128,7 @@ def acquire(
         return verdict
     if not wait or verdict.reason is Reason.TOO_LARGE:
         raise _refusal(verdict)
-    waiter = _Waiter(store, ask, verdict, timeout_s, on_wait, observers, heir, try_ride)
+    waiter = _ParkedAsk(store, ask, verdict, timeout_s, on_wait, observers, heir, try_ride)
     try:
         verdict = yield from waiter.wait()
     except BaseException:
@@ -152,8 +152,8 @@ def _withdraw(store: Store, parked: Verdict, observers: Sequence[Observer]) -> F
         yield from settle(store, after, observers)
 
 
-class _Waiter:
-    """One parked ask, from its first verdict to its grant."""
+class _ParkedAsk:
+    """From its first verdict to its grant."""
 
     def __init__(
         self,

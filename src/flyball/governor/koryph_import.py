@@ -78,9 +78,9 @@ class Imported:
 
 def read(document: object, *, wall: float, now: float) -> Imported:
     """The pools of a parsed ``governor.json``. ``wall`` is Unix time, ``now`` the store's clock."""
-    top = _Record(document, "the file")
+    top = _JsonFields(document, "the file")
     if "pools" not in top:
-        pools = {DEFAULT_POOL: _Record(document, "the file")}
+        pools = {DEFAULT_POOL: _JsonFields(document, "the file")}
         if not any(name in top for name in _POOL_FIELDS):
             raise UsageError("this is not a koryph governor.json: it has neither pools nor a pool's settings")
     else:
@@ -102,34 +102,34 @@ def read(document: object, *, wall: float, now: float) -> Imported:
     )
 
 
-def _pools(top: _Record) -> dict[str, _Record]:
+def _pools(top: _JsonFields) -> dict[str, _JsonFields]:
     entries = top.record("pools")
-    pools: dict[str, _Record] = {}
+    pools: dict[str, _JsonFields] = {}
     for name, value in entries.items():
         pool = check_name("pool", name or DEFAULT_POOL)
         if pool in pools:
             raise UsageError(f"the file names the pool {pool!r} twice")
-        pools[pool] = _Record(value, f"pool {pool!r}")
+        pools[pool] = _JsonFields(value, f"pool {pool!r}")
     if not pools:
         raise UsageError("the file has no pools: there is nothing to import")
     return pools
 
 
-def _resources(top: _Record) -> tuple[dict[str, int], set[str]]:
+def _resources(top: _JsonFields) -> tuple[dict[str, int], set[str]]:
     if "resources" not in top:
         return {}, set()
-    ledger = _Record(top.record("resources"), "resources")
+    ledger = _JsonFields(top.record("resources"), "resources")
     lost = {f"resources.{name}" for name in ledger.others(frozenset(["kinds"]))}
     kinds: dict[str, int] = {}
     for kind, value in ledger.record("kinds").items():
-        record = _Record(value, f"resource {kind!r}")
+        record = _JsonFields(value, f"resource {kind!r}")
         # koryph lets a kind without a capacity run one at a time.
         kinds[check_name("resource", kind)] = max(1, record.whole("capacity"))
         lost |= {f"resources.{name}" for name in record.others(frozenset(["capacity"]))}
     return kinds, lost
 
 
-def _pool(name: str, record: _Record, clock: _Clock) -> ImportedPool:
+def _pool(name: str, record: _JsonFields, clock: _Clock) -> ImportedPool:
     changes = _changes(record)
     try:
         settings = resolve_pool(changes)
@@ -139,7 +139,7 @@ def _pool(name: str, record: _Record, clock: _Clock) -> ImportedPool:
     return ImportedPool(name, changes, settings, LearnedState(_cap(record, settings, clock), breaker))
 
 
-def _changes(record: _Record) -> PoolChanges:
+def _changes(record: _JsonFields) -> PoolChanges:
     cap = record.whole("max_global_agents")
     cap = cap if cap > 0 else DEFAULT_CAP
     if not record.flag("adaptive"):
@@ -172,7 +172,7 @@ _DURATIONS = {
 }
 
 
-def _cap(record: _Record, s: PoolSettings, clock: _Clock) -> CapState:
+def _cap(record: _JsonFields, s: PoolSettings, clock: _Clock) -> CapState:
     level = record.whole("dynamic_cap") if s.adaptive else 0
     cut_at = clock.past(record.time("last_decrease_at"))
     settle_until, settling = _settle(record, s, clock, cut_at)
@@ -195,7 +195,7 @@ def _cap(record: _Record, s: PoolSettings, clock: _Clock) -> CapState:
 
 
 def _settle(
-    record: _Record, s: PoolSettings, clock: _Clock, cut_at: float | None
+    record: _JsonFields, s: PoolSettings, clock: _Clock, cut_at: float | None
 ) -> tuple[float, CooldownState]:
     """koryph counts quiet from the settle's end or the last probe, whichever is later; so do we."""
     until = clock.until(record.time("settle_until"), at_most_s=s.settle_s)
@@ -208,7 +208,7 @@ def _settle(
     ), CooldownState.CUT if after_cut else CooldownState.PROBE
 
 
-def _breaker(record: _Record, s: PoolSettings, clock: _Clock) -> BreakerState:
+def _breaker(record: _JsonFields, s: PoolSettings, clock: _Clock) -> BreakerState:
     word = record.text("breaker_state").replace("_", "-").lower()
     word = "" if word == "closed" else word
     if word not in _PHASES:
@@ -245,7 +245,7 @@ class _Clock:
         return None if at is None else self.now + max(-_LONG_AGO_S, min(at - self.wall, at_most_s))
 
 
-class _Record:
+class _JsonFields:
     """One JSON object, read field by field. ``max_global_agents`` and ``MaxGlobalAgents`` are the same."""
 
     def __init__(self, value: object, where: str) -> None:
@@ -296,8 +296,8 @@ class _Record:
     def times(self, name: str) -> list[float | None]:
         return [self._parse_time(name, item) for item in self._list(name)]
 
-    def events(self, name: str) -> list[_Record]:
-        return [_Record(item, f"{self.where}: an entry of {name}") for item in self._list(name)]
+    def events(self, name: str) -> list[_JsonFields]:
+        return [_JsonFields(item, f"{self.where}: an entry of {name}") for item in self._list(name)]
 
     def record(self, name: str) -> Mapping[str, object]:
         value = self.get(name)

@@ -72,7 +72,10 @@ def read_installed(runtime: HookRuntime, env: Mapping[str, str]) -> Installed | 
     if isinstance(runtime, OpencodeHooks):
         return _read_plugin(path, before)
     found = [
-        (event, command) for event, command in _all_commands(_parse(path, before)) if _OURS.search(command)
+        (event.key or "", command)
+        for event, group in _groups(_parse(path, before))
+        for command in _group_commands(group)
+        if _OURS.search(command)
     ]
     if not found:
         return None
@@ -137,8 +140,9 @@ def _with_entries(
 ) -> bytes:
     """The settings with exactly our entries, and everything else as it was. ``clean``: without any."""
     wanted = [
-        (entry.event, runtime.group(entry, _command_for(runtime, entry.event, entry.waits, wait_s), wait_s))
+        (entry.event, runtime.group(entry, command, wait_s))
         for entry in runtime.entries
+        for command in (hook_command(runtime.name, entry.event, wait_s if entry.waits else 0.0),)
     ]
     if before is not None and _has_exactly(_parse(path, before), wanted):
         return before
@@ -156,10 +160,6 @@ def _with_entries(
         else:
             text = insert_child(text, events, group, depth=2)
     return text.encode()
-
-
-def _command_for(runtime: HookRuntime, event: str, waits: bool, wait_s: float) -> str:
-    return hook_command(runtime.name, event, wait_s if waits else 0.0)
 
 
 def _has_exactly(root: JsonNode, wanted: Sequence[tuple[str, dict[str, Any]]]) -> bool:
@@ -214,12 +214,6 @@ def _groups(root: JsonNode) -> list[tuple[JsonNode, JsonNode]]:
 def _group_commands(group: JsonNode) -> list[str]:
     inner = group.member(_HOOKS)
     return [_command(hook) for hook in inner.children] if inner is not None else []
-
-
-def _all_commands(root: JsonNode) -> list[tuple[str, str]]:
-    return [
-        (event.key or "", command) for event, group in _groups(root) for command in _group_commands(group)
-    ]
 
 
 def _command(hook: JsonNode) -> str:

@@ -55,11 +55,11 @@ class Sensor:
             case HookEventKind.SUBAGENT_NAMED:
                 self._name(event)
             case HookEventKind.SUBAGENT_REFUSED:
-                self._give_back(lambda record: record.refused(event.call))
+                self._give_back(lambda record: record.find_refused(event.call))
             case HookEventKind.SUBAGENT_ENDS:
-                self._give_back(lambda record: record.ended(event.agent, event.agent_kind))
+                self._give_back(lambda record: record.find_ended(event.agent, event.agent_kind))
             case HookEventKind.TURN_ENDS:
-                self._give_back(lambda record: record.over(event.running, boot_seconds()))
+                self._give_back(lambda record: record.find_over(event.running, boot_seconds()))
             case HookEventKind.TURN_CHANGES:
                 self._give_back(lambda record: [*record.unanswered(), *record.written_ends()])
             case HookEventKind.ALL_ENDED:

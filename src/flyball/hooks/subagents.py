@@ -122,16 +122,16 @@ class SessionRecord:
     def _known(self, agent: str) -> Subagent | None:
         return next((each for each in self.subagents if each.agent == agent), None)
 
-    def ended(self, agent: str, kind: str) -> list[Subagent]:
+    def find_ended(self, agent: str, kind: str) -> list[Subagent]:
         """The one that ended. Where its begin was not heard: the oldest of its kind that has not begun."""
         known = [each for each in self.subagents if each.agent == agent]
         return (known or [each for each in self.subagents if not each.agent and each.kind == kind])[:1]
 
-    def refused(self, call: str) -> list[Subagent]:
+    def find_refused(self, call: str) -> list[Subagent]:
         """The one that was wanted by this call and did not begin."""
         return [each for each in self.subagents if each.call == call and not each.agent][:1]
 
-    def over(self, running: frozenset[str], now: float) -> list[Subagent]:
+    def find_over(self, running: frozenset[str], now: float) -> list[Subagent]:
         """Those that began and are not among those that run, at the end of a turn."""
         begun = [each for each in self.subagents if each.agent and each.agent not in running]
         return [each for each in begun if now - each.at > SETTLED_S]

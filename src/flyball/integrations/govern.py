@@ -89,13 +89,9 @@ def _elsewhere(module: str) -> Callable[[Any, Rules], None]:
     return change
 
 
-def _is_governed(transport: Any) -> bool:
-    return type(transport).__module__.startswith("flyball.integrations.")
-
-
 def govern_httpx(client: Any, rules: Rules) -> None:
     """Put the transports of an httpx client under ours."""
-    if _is_governed(client._transport):
+    if type(client._transport).__module__.startswith("flyball.integrations."):
         raise UsageError("this client is governed already; a call would take two slots")
     wrap = _wrapper(client)
     client._transport = wrap(client._transport, rules)

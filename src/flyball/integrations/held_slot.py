@@ -35,7 +35,7 @@ class RepeatedRelease(BaseException):
     """
 
 
-class _Held:
+class _BaseHold:
     def __init__(self, entry: SlotRequest, ticket: SlotTicket) -> None:
         self._entry, self._ticket = entry, ticket
         self._freed = threading.Lock()
@@ -63,7 +63,7 @@ class _Held:
         return (None if error is None else type(error)), error, None
 
 
-class Hold(_Held):
+class Hold(_BaseHold):
     """A thread's."""
 
     @classmethod
@@ -96,7 +96,7 @@ class Hold(_Held):
         warn_lost(self)
 
 
-class AsyncHold(_Held):
+class AsyncHold(_BaseHold):
     """A task's."""
 
     def __init__(self, entry: SlotRequest, ticket: SlotTicket, loop: asyncio.AbstractEventLoop) -> None:

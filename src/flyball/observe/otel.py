@@ -54,10 +54,10 @@ class Telemetry:
         self._registry = registry
         registry.mirrors.append(self._told.observe)
 
-    def begin(self, method: str, headers: Mapping[str, str]) -> _Request:
+    def begin(self, method: str, headers: Mapping[str, str]) -> _TracedRequest:
         """A request has come; ``headers`` may name the trace that it belongs to."""
         context = TraceContextTextMapPropagator().extract(headers)
-        return _Request(self._tracer.start_span(method, context=context, kind=SpanKind.SERVER), method)
+        return _TracedRequest(self._tracer.start_span(method, context=context, kind=SpanKind.SERVER), method)
 
     def close(self) -> None:
         self._registry.mirrors.remove(self._told.observe)
@@ -68,7 +68,7 @@ class Telemetry:
         self._meters.shutdown(timeout_millis=CLOSING_S * 1000)
 
 
-class _Request:
+class _TracedRequest:
     def __init__(self, span: Span, method: str) -> None:
         self._span, self._method = span, method
 

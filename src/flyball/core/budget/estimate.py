@@ -64,7 +64,7 @@ def quantiles(ordered: Sequence[float]) -> Quantiles:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _LatestFigures:
     """The latest figures of one kind, in the order in which they came and in that of their size."""
 
     came: list[float] = field(default_factory=list)
@@ -84,8 +84,8 @@ class RunHistory:
     """What is known of past launches. Only ever added to."""
 
     def __init__(self, past: Iterable[PastRun] = ()) -> None:
-        self._costs: defaultdict[_Key, _Kept] = defaultdict(_Kept)
-        self._durations: defaultdict[_Key, _Kept] = defaultdict(_Kept)
+        self._costs: defaultdict[_Key, _LatestFigures] = defaultdict(_LatestFigures)
+        self._durations: defaultdict[_Key, _LatestFigures] = defaultdict(_LatestFigures)
         for each in past:
             self.add(each)
 
@@ -115,7 +115,9 @@ def _rungs(kind: str, model: str) -> tuple[tuple[_Key, str], ...]:
     )
 
 
-def _first(kept: defaultdict[_Key, _Kept], kind: str, model: str) -> tuple[Quantiles | None, str, int]:
+def _first(
+    kept: defaultdict[_Key, _LatestFigures], kind: str, model: str
+) -> tuple[Quantiles | None, str, int]:
     for key, basis in _rungs(kind, model):
         found = kept.get(key)
         if found is not None and len(found.ordered) >= LEAST:

@@ -19,7 +19,7 @@ class PatternTree:
     __slots__ = ("_answers", "_root")
 
     def __init__(self) -> None:
-        self._root = _Node(None)
+        self._root = _TrieNode(None)
         self._answers: dict[str, Entry | None] = {}
         """What was found, until something is added: tasks often name the same tokens."""
 
@@ -52,7 +52,7 @@ class PatternTree:
         Where a wildcard of the tree offers another way, or the pattern has one itself, the search begins.
         """
         node = self._root
-        fork: tuple[_Node, int] | None = None
+        fork: tuple[_TrieNode, int] | None = None
         for at, name in enumerate(pattern):
             child = None
             if fork is None and node.forks:
@@ -69,10 +69,10 @@ class PatternTree:
         return node.first
 
 
-def _search(start: _Node, begin: int, pattern: Sequence[Place]) -> Entry | None:
+def _search(start: _TrieNode, begin: int, pattern: Sequence[Place]) -> Entry | None:
     last = len(pattern) - 1
     stack: _Stack = [(start, begin)]
-    seen: set[tuple[_Node, int]] = set()
+    seen: set[tuple[_TrieNode, int]] = set()
     while stack:
         node, at = stack.pop()
         if node.below is not None:
@@ -97,7 +97,7 @@ def _search(start: _Node, begin: int, pattern: Sequence[Place]) -> Entry | None:
     return None
 
 
-class _Node:
+class _TrieNode:
     """A place in the tree: how far some tokens have been read."""
 
     __slots__ = ("below", "deep", "end", "first", "forks", "globs", "lengths", "loops", "plain", "starts")
@@ -108,36 +108,36 @@ class _Node:
         self.end: Entry | None = None
         """A token that is exactly this path; ``below``: one that is all beneath as well."""
         self.below: Entry | None = None
-        self.plain: dict[str, _Node] = {}
-        self.globs: dict[Glob, _Node] | None = None
-        self.starts: dict[str, list[tuple[Glob, _Node]]] = _NO_STARTS
+        self.plain: dict[str, _TrieNode] = {}
+        self.globs: dict[Glob, _TrieNode] | None = None
+        self.starts: dict[str, list[tuple[Glob, _TrieNode]]] = _NO_STARTS
         """The globs by what they begin with, of these ``lengths``: a plain name looks at few of many."""
         self.lengths: tuple[int, ...] = ()
-        self.deep: _Node | None = None
+        self.deep: _TrieNode | None = None
         """Behind a ``**`` in the middle of a token. That node ``loops``: any name leads back to it."""
         self.loops = loops
         self.forks = loops
         """A plain name may lead to more than one place."""
 
-    def step(self, place: Place, entry: Entry) -> _Node:
+    def step(self, place: Place, entry: Entry) -> _TrieNode:
         """The node behind a place of a pattern, made where there is none."""
         if isinstance(place, str):
             node = self.plain.get(place)
             if node is None:
-                node = self.plain[place] = _Node(entry)
+                node = self.plain[place] = _TrieNode(entry)
             return node
         self.forks = True
         if isinstance(place, Glob):
             return self._step_glob(place, entry)
-        self.deep = self.deep or _Node(entry, loops=True)
+        self.deep = self.deep or _TrieNode(entry, loops=True)
         return self.deep
 
-    def _step_glob(self, glob: Glob, entry: Entry) -> _Node:
+    def _step_glob(self, glob: Glob, entry: Entry) -> _TrieNode:
         if self.globs is None:
             self.globs, self.starts = {}, {}
         node = self.globs.get(glob)
         if node is None:
-            node = self.globs[glob] = _Node(entry)
+            node = self.globs[glob] = _TrieNode(entry)
             self.starts.setdefault(glob.prefix, []).append((glob, node))
             if len(glob.prefix) not in self.lengths:
                 self.lengths += (len(glob.prefix),)
@@ -176,6 +176,6 @@ class _Node:
             stack.append((self.deep, at))
 
 
-_NO_STARTS: dict[str, list[tuple[Glob, _Node]]] = {}
-_Stack = list[tuple[_Node, int]]
+_NO_STARTS: dict[str, list[tuple[Glob, _TrieNode]]] = {}
+_Stack = list[tuple[_TrieNode, int]]
 """Where a walk goes on: a node, and the place of its own pattern that comes next."""

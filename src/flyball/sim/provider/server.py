@@ -191,7 +191,7 @@ class Provider:
         self._opened_at = clock()
         self._numbers = count(1)
         self.batches = FakeBatches()
-        self._server = _Server((HOST, port), _handler(self))
+        self._server = _ProviderServer((HOST, port), _handler(self))
         self._thread: threading.Thread | None = None
 
     @property
@@ -279,7 +279,7 @@ class Provider:
         write(reply, iter(reply.parts()))
 
 
-class _Server(ThreadingHTTPServer):
+class _ProviderServer(ThreadingHTTPServer):
     daemon_threads = True
     # With the default of 5, a dozen clients that connect at once wait a second for a lost SYN.
     request_queue_size = 128

@@ -149,7 +149,7 @@ class SimulatedRun:
 
 
 @dataclass(slots=True)
-class _Client:
+class _ClientState:
     policy: CallPolicy
     work: Iterator[Job]
     again: deque[Job] = field(default_factory=deque)
@@ -173,7 +173,7 @@ class _Client:
 
 
 @dataclass(slots=True)
-class _Call:
+class _CallInFlight:
     """One attempt on its way."""
 
     started: object
@@ -181,7 +181,7 @@ class _Call:
     signal: Signal
 
 
-_Event = tuple[float, int, int, "_Call | Job | None"]
+_Event = tuple[float, int, int, "_CallInFlight | Job | None"]
 """When; a count that keeps equal times in order; which client; an end, a return to the line, or a look."""
 
 
@@ -197,7 +197,7 @@ class Engine:
         moments: int = 0,
     ) -> None:
         self._provider, self._horizon_s = provider, horizon_s
-        self._clients = [_Client(policy, work) for policy, work in clients]
+        self._clients = [_ClientState(policy, work) for policy, work in clients]
         self._shared = len({id(policy) for policy, _ in clients}) < len(clients)
         self._events: list[_Event] = []
         self._count = 0
@@ -214,7 +214,7 @@ class Engine:
         while events and events[0][0] <= self._horizon_s:
             t_s, _, number, what = heapq.heappop(events)
             self._sample_until(t_s)
-            if isinstance(what, _Call):
+            if isinstance(what, _CallInFlight):
                 self._end(t_s, number, what)
             elif isinstance(what, Job):
                 self._clients[number].again.append(what)
@@ -225,7 +225,7 @@ class Engine:
         self.run.in_service = self._served
         return self.run
 
-    def _push(self, t_s: float, number: int, what: _Call | Job | None) -> None:
+    def _push(self, t_s: float, number: int, what: _CallInFlight | Job | None) -> None:
         self._count += 1
         heapq.heappush(self._events, (t_s, self._count, number, what))
 
@@ -246,7 +246,7 @@ class Engine:
             self._start(t_s, chosen, client, job)
         invariant(False, "a policy starts calls without end")
 
-    def _start(self, t_s: float, number: int, client: _Client, job: Job) -> None:
+    def _start(self, t_s: float, number: int, client: _ClientState, job: Job) -> None:
         self._waiting -= job.attempts > 0
         started = client.policy.start(t_s, job)
         signal = self._provider.attempt(t_s, job)
@@ -259,9 +259,9 @@ class Engine:
             tally.accepted += 1
             tally.served_s += min(took_s, self._horizon_s - t_s)
             tally.tokens += job.tokens
-        self._push(t_s + took_s, number, _Call(started, job, signal))
+        self._push(t_s + took_s, number, _CallInFlight(started, job, signal))
 
-    def _end(self, t_s: float, number: int, call: _Call) -> None:
+    def _end(self, t_s: float, number: int, call: _CallInFlight) -> None:
         client, tally = self._clients[number], self.run.clients[number]
         self._in_flight -= 1
         if call.signal.kind is OK:

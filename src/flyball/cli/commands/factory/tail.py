@@ -173,7 +173,7 @@ def _beginning(file: BinaryIO, lines: int, end: int, furthest: int) -> int | Non
 
 def pieces(printed: Printed, copy: StreamCopy, *, follow: bool) -> Iterator[str]:
     """What is printed, until there is no more to come."""
-    with _Growth(printed.path) as growth:
+    with _GrowthWatcher(printed.path) as growth:
         quiet = True
         # Asked before reading: what comes between the last read and the end is not lost.
         while follow and printed.exit is None and (not quiet or printed.alive()):
@@ -182,7 +182,7 @@ def pieces(printed: Printed, copy: StreamCopy, *, follow: bool) -> Iterator[str]
         yield from copy.rest()
 
 
-class _Growth:
+class _GrowthWatcher:
     """Wakes when the file has grown or its command has ended."""
 
     def __init__(self, path: Path) -> None:
@@ -197,7 +197,7 @@ class _Growth:
         self._notices.read()
         return bool(ready)
 
-    def __enter__(self) -> _Growth:
+    def __enter__(self) -> _GrowthWatcher:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -50,19 +50,19 @@ class PastFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningMatch:
     pool: str
     lease: LeaseStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingMatch:
     pool: str
     ask: AskStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Resting:
+class RestingMatch:
     pool: str
     rest: RestStatus
 
@@ -73,9 +73,9 @@ class Match:
 
     project: str
     name: str
-    running: tuple[Running, ...]
-    waiting: tuple[Waiting, ...]
-    resting: tuple[Resting, ...]
+    running: tuple[RunningMatch, ...]
+    waiting: tuple[WaitingMatch, ...]
+    resting: tuple[RestingMatch, ...]
     facts: tuple[PastFact, ...]
     pool_facts: tuple[PastFact, ...]
 
@@ -118,9 +118,9 @@ Claimed = LeaseStatus | AskStatus | RestStatus | Fact
 
 def find(query: str, status: Status, facts: list[Fact], *, now: float, limit: int) -> WhyAnswer:
     """``facts`` come newest first."""
-    leases = [Running(pool.name, lease) for pool in status.pools for lease in pool.leases]
-    asks = [Waiting(pool.name, ask) for pool in status.pools for ask in pool.asks]
-    rests = [Resting(pool.name, rest) for pool in status.pools for rest in pool.resting]
+    leases = [RunningMatch(pool.name, lease) for pool in status.pools for lease in pool.leases]
+    asks = [WaitingMatch(pool.name, ask) for pool in status.pools for ask in pool.asks]
+    rests = [RestingMatch(pool.name, rest) for pool in status.pools for rest in pool.resting]
     about: list[Claimed] = [*(r.lease for r in leases), *(w.ask for w in asks), *(r.rest for r in rests)]
     about += [fact for fact in reversed(facts) if fact.name]
     meant = dict.fromkeys(_owner(each) for each in about if _is_meant(query, each))
@@ -255,7 +255,7 @@ def _last_words(last: PastFact) -> str:
     return f"{words}; it was killed before that" if last.kind == FactKind.RESTS else words
 
 
-def _run_words(running: Running) -> list[str | Piece]:
+def _run_words(running: RunningMatch) -> list[str | Piece]:
     lease = running.lease
     if lease.alive is False:
         return [" ", Piece("is dead", Style.BAD), f" and still counted in {running.pool}, pid {lease.pid}"]

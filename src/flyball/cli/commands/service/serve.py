@@ -81,7 +81,7 @@ def _serve(args: argparse.Namespace) -> None:
         telemetry = _telemetry(registry)
         server.set_up(as_json=args.json, access_log=args.access_log)
         service = Service(governor, access, registry=registry)
-        ready = _Ready(place, governor, as_json=args.json, opens=args.open)
+        ready = _Announcement(place, governor, as_json=args.json, opens=args.open)
         try:
             server.serve(place, server.server_for(service, tracing=telemetry, on_ready=ready.tell))
         finally:
@@ -104,7 +104,7 @@ def _telemetry(registry: MetricRegistry) -> Telemetry | None:
     return from_environment(registry, os.environ)
 
 
-class _Ready:
+class _Announcement:
     """What is said once it listens."""
 
     def __init__(self, place: socket.socket, governor: Governor, *, as_json: bool, opens: bool) -> None:
