@@ -56,6 +56,8 @@ ID_BLOCK = 1000
 """Pools take ids by the block: no claim costs the write of a counter, and none is ever reused."""
 ASK_FACTS_KEPT = 4096
 POOL_FACTS_KEPT = 1024
+HOSTS_KEPT = 256
+"""Beyond this many, hosts that were silent for a day are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from flyball.stores.postgres.transaction import (
     perform,
     reading,
 )
-from flyball.stores.rows import RowReader, Rows
+from flyball.stores.rows import HOSTS_KEPT, RowReader, Rows
 from flyball.stores.transaction import merge_effects
 
 if TYPE_CHECKING:
@@ -71,8 +71,6 @@ MANY = 10**9
 """An ask for more slots than this goes the long way, and is refused there."""
 LONG_WAY_S = 0.2
 """A pool that has sent us the long way twice running is not tried the short way for so long."""
-HOSTS_KEPT = 256
-"""Beyond this many, hosts that were silent for a day are forgotten."""
 
 
 class _Open(threading.local):

@@ -26,8 +26,6 @@ from flyball.stores.postgres.rows import PostgresRows
 R = TypeVar("R")
 CHANNEL = "flyball:wake:"
 """Mailboxes that begin with this are channels: the step itself tells them."""
-LOOK = -1
-"""In place of a claim: look at everything (wake/mailbox.py)."""
 _PAYLOAD_LIMIT = 7000
 """Bytes of one message; the server takes less than 8000."""
 
@@ -98,7 +96,8 @@ class PostgresTransaction:
 
 
 def messages(after: AfterCommit) -> list[tuple[str, str]]:
-    """What to tell which channel: all that one process has to look at in one message.
+    """What to tell which channel: all that one process has to look at in one message. A mailbox named without a
+    claim looks at everything.
 
     >>> from flyball.core.pool.holder import Holder
     >>> from flyball.stores.port import WakeUp
@@ -108,11 +107,11 @@ def messages(after: AfterCommit) -> list[tuple[str, str]]:
     [('flyball:wake:ab', '1 7,2 8,1 9')]
     """
     told: dict[str, list[str]] = {}
-    wakes = [(wake.mailbox, wake.claim_id) for wake in after.wakes]
-    for mailbox, claim_id in (*wakes, *((mailbox, LOOK) for mailbox in after.notices)):
+    wakes = [(wake.mailbox, f" {wake.claim_id}") for wake in after.wakes]
+    for mailbox, claim in (*wakes, *((mailbox, "") for mailbox in after.notices)):
         if mailbox.startswith(CHANNEL):
             channel, _, number = mailbox.partition("#")
-            told.setdefault(channel, []).append(f"{number} {claim_id}")
+            told.setdefault(channel, []).append(f"{number}{claim}")
     return [(channel, words) for channel, said in told.items() for words in _pack_messages(said)]
 
 

@@ -24,8 +24,6 @@ ID_BLOCK = 10**10
 LAYOUT = 1
 """Of the keys and the rows. A script that writes other rows than its predecessor raises it."""
 INBOX_KEPT = 1000
-HOSTS_KEPT = 256
-"""Beyond this many, hosts that were silent for a day are forgotten."""
 ASKED_AT_ONCE = 16
 """So many waiters of each line a host is asked about in one step: whether they are stopped."""
 PLANNING_S = 0.25
@@ -72,7 +70,7 @@ _CONSTANTS: dict[str, float | str] = {
     "FULL_AGAIN_MOST_S": rate_window.FULL_AGAIN_S[1],
     "HOLD_SAMPLE": handoff.HOLD_SAMPLE,
     "HOLD_SMOOTHING": HOLD_SMOOTHING,
-    "HOSTS_KEPT": HOSTS_KEPT,
+    "HOSTS_KEPT": rows.HOSTS_KEPT,
     "INBOX_KEPT": INBOX_KEPT,
     "KEY_TTL_S": KEY_TTL_S,
     "LAYOUT": LAYOUT,

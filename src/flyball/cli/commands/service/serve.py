@@ -125,5 +125,6 @@ class _Announcement:
             import threading
             import webbrowser
 
-            # A browser may take its time, or run in this terminal: it is not waited for.
+            # A browser may take its time, or run in this terminal: it is not waited for. Not by start_thread:
+            # it would inherit that thread's blocked signals.
             threading.Thread(target=webbrowser.open, args=(self._url,), daemon=True).start()
