@@ -1,4 +1,5 @@
-"""How far a reader has to follow an uncontended ``with flyball.slot("p"):`` and ``flyball exec`` on SQLite.
+"""How far a reader has to follow an uncontended ``with flyball.slot("p"):`` and ``flyball exec`` on SQLite,
+and a call at a limiter.
 
 Counted are functions of flyball and the files they stand in, each once. It is a figure of the code's
 structure, which is the same on every machine; what it costs in time is for ``python -m bench``.
@@ -6,12 +7,14 @@ structure, which is the same on every machine; what it costs in time is for ``py
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -99,6 +102,40 @@ def test_a_slot_that_an_ask_waits_for_goes_the_whole_way() -> None:
                 flyball.Governor().acquire_nowait("p")
 
         assert "_admit_in_step" in {name.rpartition(".")[2] for name in functions(entered(ask))}
+
+
+def test_a_call_that_fills_an_adaptive_limiter_enters_few_functions() -> None:
+    """The controller is shown each of them, so none takes a ready pass."""
+    limiter = flyball.Limiter(cap=1, cap_ceiling=1)
+
+    async def count_calls() -> int:
+        async def call() -> None:
+            async with limiter.slot():
+                pass
+
+        for _ in range(50):
+            await call()
+        return functions_entered(call())
+
+    assert asyncio.run(count_calls()) <= 33
+
+
+def functions_entered(call: Coroutine[Any, Any, None]) -> int:
+    """How often a function of flyball is entered by a coroutine that never waits."""
+    entries = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal entries
+        entries += event == "call" and frame.f_code.co_filename.startswith(ROOM)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        with pytest.raises(StopIteration):
+            call.send(None)
+    finally:
+        sys.setprofile(before)
+    return entries
 
 
 def test_exec_of_a_command_goes_through_few_files(capfd: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,7 @@ class PostgresTransaction:
 
 
 def messages(after: AfterCommit) -> list[tuple[str, str]]:
-    """What to tell which channel: all that one process has to look at in one message. A mailbox named without a
+    """What to tell which channel: all that one process has to look at in one message. A mailbox without a
     claim looks at everything.
 
     >>> from flyball.core.pool.holder import Holder
