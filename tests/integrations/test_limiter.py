@@ -36,6 +36,23 @@ def test_a_throttled_call_asks_for_less_once_and_its_slot_is_free_while_it_waits
     assert limiter.stats().in_use == 0
 
 
+def test_a_retry_that_is_throttled_again_is_no_silence_so_the_probe_that_it_answers_is_undone() -> None:
+    now_s = 0.0
+    limiter = Limiter(cap=2, cap_ceiling=8, clock=lambda: now_s)
+    held = [limiter.acquire(), limiter.acquire()]
+    now_s = 60.0
+    answers, caps = Scripted(httpx2, [429, 200]), list[int]()
+
+    def answer(request: httpx2.Request) -> Any:
+        caps.append(limiter.stats().cap)
+        return answers(request)
+
+    night = Night(lambda _: held.pop().release())
+    with client_of(limiter, answer, night) as client:
+        assert client.post(URL, headers={"x-stainless-retry-count": "1"}).status_code == 200
+    assert caps == [3, 2]
+
+
 def test_on_an_event_loop_too() -> None:
     limiter, night = Limiter(cap=8, cap_ceiling=8), Night()
 

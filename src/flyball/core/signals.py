@@ -140,6 +140,8 @@ class Signal:
     """What the answer's headers said about quotas, whatever its kind."""
     windows: tuple[WindowReading, ...] = ()
     """What it said about the usage windows of a subscription."""
+    repeated: bool = False
+    """It meets a retry of a call that met the same before: no second reason to slow down."""
 
     def __post_init__(self) -> None:
         # A throttle counts, whatever nonsense came with it: no wait is made of what is none.

@@ -326,6 +326,9 @@ class AttemptSlot:
 
     __slots__ = ("_gate", "_held")
 
+    hears_repeats = True
+    """As a lease does."""
+
     def __init__(self, gate: CallGate) -> None:
         self._gate = gate
 

@@ -55,6 +55,9 @@ class Lease:
         "verdict",
     )
 
+    hears_repeats = True
+    """It is told of a call that was throttled before and is throttled again (``Signal.repeated``)."""
+
     def __init__(
         self, internals: Internals, asking: AskRequest, verdict: Verdict, *, ride: Ride | None = None
     ) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SlotTicket(Protocol):
-    """What a slot yields."""
+    """What a slot yields. One whose ``hears_repeats`` is true is also told of throttled retries."""
 
     def report(self, status: Signal, /) -> object: ...
 

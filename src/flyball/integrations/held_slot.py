@@ -11,9 +11,11 @@ import logging
 import threading
 import warnings
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from flyball.core.signals import Signal, SignalKind
 from flyball.errors import StoreError
 from flyball.governor.flow_drivers import aside
 from flyball.host.background_thread import start_thread
@@ -23,12 +25,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Mapping, Sequence
 
-    from flyball.core.signals import Signal
     from flyball.integrations.gate import Gate, SlotOptions, SlotRequest, SlotTicket
 
 
 class RepeatedRelease(BaseException):
-    """How the slot of a repeated throttle ends: no success, no failure, and nothing to tell.
+    """How the slot of a repeated throttle ends: no success, no failure, and nothing more to tell.
 
     Not an ``Exception``, so it ends as abandoned: a breaker's trial is then neither passed nor failed. It
     stands for the error that was repeated, too, which a gate might hear again when the slot ends with it.
@@ -50,6 +51,15 @@ class _BaseHold:
         settle = getattr(self._ticket, "settle", None)
         if used and settle is not None and self.held:
             settle(**used)
+
+    def _report(self, signal: Signal, *, news: bool) -> Signal | None:
+        """What the ticket is told, if anything. Of the same trouble once more only gates of ours hear that a
+        call was throttled again: else a probe that it refutes would pass for served."""
+        if news:
+            return signal
+        self._repeated = True
+        hears = getattr(self._ticket, "hears_repeats", False)
+        return replace(signal, repeated=True) if hears and signal.kind is SignalKind.THROTTLED else None
 
     def _take(self) -> bool:
         """True exactly once."""
@@ -73,13 +83,13 @@ class Hold(_BaseHold):
 
     def tell(self, signal: Signal, *, news: bool) -> None:
         """Report what the provider said, if it is news. A report that cannot be written costs no answer."""
-        if not news:
-            self._repeated = True
+        said = self._report(signal, news=news)
+        if said is None:
             return
         try:
-            self._ticket.report(signal)
+            self._ticket.report(said)
         except StoreError as error:
-            _warn_untold(signal, error)
+            _warn_untold(said, error)
 
     def free(self, error: BaseException | None = None) -> None:
         if self._take():
@@ -110,17 +120,17 @@ class AsyncHold(_BaseHold):
 
     async def tell(self, signal: Signal, *, news: bool) -> None:
         """As a thread's; where the report is written, the loop goes on meanwhile."""
-        if not news:
-            self._repeated = True
+        said = self._report(signal, news=news)
+        if said is None:
             return
         report_async = getattr(self._ticket, "report_async", None)
         try:
             if report_async is None:
-                self._ticket.report(signal)
+                self._ticket.report(said)
             else:
-                await report_async(signal)
+                await report_async(said)
         except StoreError as error:
-            _warn_untold(signal, error)
+            _warn_untold(said, error)
 
     async def free(self, error: BaseException | None = None) -> None:
         if self._take():

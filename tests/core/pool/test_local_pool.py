@@ -370,6 +370,28 @@ def test_a_refusal_heard_while_the_call_goes_on_counts_once() -> None:
     assert d.gate.memory.cap.throttle_count == 1
 
 
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_a_retry_that_is_refused_on_firm_ground_is_no_second_reason_to_slow_down(controller: str) -> None:
+    d = driver(controller=controller)
+    starts = d.fill()
+    d.wait(0.2)
+    d.end(starts[5], Signal(SignalKind.THROTTLED, 7.0, repeated=True))
+    assert (d.gate.cap, d.gate.limits.closed_until) == (8, None)
+    assert d.gate.memory.cap.throttle_count == 0
+
+
+def test_a_retry_that_is_refused_undoes_the_probe_that_it_answers_and_closes_nothing() -> None:
+    d = driver()
+    d.fill()
+    while not d.open():
+        d.now = d.gate.earliest_start(d.now)
+    probe = d.start()
+    assert d.gate.cap == 9
+    d.wait(0.2)
+    d.end(probe, Signal(SignalKind.THROTTLED, 7.0, repeated=True))
+    assert (d.gate.cap, d.gate.limits.closed_until) == (8, None)
+
+
 def test_another_controller_keeps_the_level_and_nothing_else_that_was_learned() -> None:
     d = driver()
     starts = d.fill()

@@ -164,7 +164,10 @@ def _apply_congestion(
 ) -> LearnedState:
     phase = memory.breaker.phase
     governed = s.adapts and phase is Phase.CLOSED
-    if not (governed and controller_for(s).binds_one_call(memory.cap, s, context)):
+    binds_one = governed and controller_for(s).binds_one_call(memory.cap, s, context)
+    if context.signal.repeated and not binds_one:
+        return memory
+    if not binds_one:
         memory = _close_for_retry_after(memory, s, context.signal, note)
     if governed and not context.explained:
         return _lower_cap(memory, meters, s, context, note)

@@ -92,6 +92,9 @@ class CallSlot:
 
     __slots__ = ("_call", "_in_flight", "_queue", "_sent_at")
 
+    hears_repeats = True
+    """It is told of a call that was throttled before and is throttled again (``Signal.repeated``)."""
+
     _queue: AdmissionQueue
     _call: Use | CallRecord | None
     """While it is held: what is known of the call, None as long as that is ordinary."""

@@ -141,7 +141,7 @@ class ShareLimiter(AdmissionQueue):
             self._tell(start, signal)
 
     def _tell(self, start: CallStart, signal: Signal) -> None:
-        if signal.kind in (SignalKind.OK, SignalKind.UNKNOWN):
+        if signal.kind in (SignalKind.OK, SignalKind.UNKNOWN) or signal.repeated:
             return
         with self.lock:
             if signal.kind in _COUNTED and signal.retry_after_s is None:
