@@ -30,8 +30,8 @@ long as it was told, so that these retries are paced already.
 An ``Episode`` is the run of bad answers to one call. Each kind of signal is told to the pool once in it,
 however often the call is tried: a retry that is throttled again is the same news and must not cut the cap
 twice. A gate of flyball's own is told that it was (``Signal.repeated``): silence would mean that the call is
-being served, and a probe that it refutes would stand. Only the flow talks to the ticket, so reporting twice is
-not possible from outside.
+being served, and a probe that it refutes would stand. Only the flow talks to the ticket, so reporting twice
+is not possible from outside.
 
 The function that is tried neither takes a slot nor reports: that is done here, and the slot is free while the
 call waits. What an answer or an error means is read from its shape; bring a ``judge`` for other shapes.

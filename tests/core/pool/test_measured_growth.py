@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from flyball.core.pool.control.default_measured import (
     FALLS_TO_TRIP,
     INTERVAL_MOST,
-    LONG_ROUNDS_SLOWER,
     OVERDUE_S,
     PAUSE,
-    ROUNDS,
+    ROUNDS_REJECT_S,
     ROUNDS_SLOWER,
     round_look,
 )
@@ -160,12 +159,13 @@ def test_what_first_looks_found_before_an_outage_is_forgotten_after_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("level", "best", "successes"), [(3, 6, 3), (8, 16, 8), (7, 8, FIRST_LOOK), (12, 24, FIRST_LOOK)]
+    ("level", "lost", "successes"),
+    [(3, 6, 3), (8, 16, 8), (7, 8, 7 * 3), (8, 0, FIRST_LOOK), (12, 24, FIRST_LOOK)],
 )
-def test_a_small_level_far_below_the_best_one_is_probed_after_one_round_of_it(
-    level: float, best: float, successes: float
+def test_a_small_level_is_probed_after_one_round_of_it_far_below_a_lost_one_and_else_after_three(
+    level: float, lost: float, successes: float
 ) -> None:
-    state = calm(level, interval=INTERVAL_MOST, early=True, best=best)
+    state = calm(level, interval=INTERVAL_MOST, early=True, best=lost, lost=lost)
     state = confirmed(state, oks=int(successes) - 1)
     assert state.level == level
     assert looked(state, at=T0 + 100, oks=1).level == level + 1
@@ -173,38 +173,52 @@ def test_a_small_level_far_below_the_best_one_is_probed_after_one_round_of_it(
 
 def test_rounds_that_find_nothing_come_later_and_later_until_the_usual_pace() -> None:
     waits = list[float]()
-    state = calm(3, best=6.0, look=4 * FIRST_LOOK, interval=INTERVAL_MOST, early=True)
-    while (successes := round_look(own(state), 3)) is not None and len(waits) < 100:
+    state = calm(3, lost=6.0, look=4 * FIRST_LOOK, interval=INTERVAL_MOST, early=True)
+    while (successes := round_look(own(state), 3)) is not None and len(waits) < 200:
         waits.append(successes)
         state = replace(state, level=4.0, measured=replace(own(state), climbed_from=3.0))
         state, _ = refused(state, at=T0 + 10 * len(waits), in_flight=4)
-    assert waits[: ROUNDS + 1] == [3.0] * ROUNDS + [3 * ROUNDS_SLOWER]
+    assert waits[:8] == [3.0] * 8
     assert waits == sorted(waits)
-    assert INTERVAL_LEAST / ROUNDS_SLOWER <= waits[-1] < INTERVAL_LEAST
-    assert len(waits) <= 40
+    assert INTERVAL_LEAST / ROUNDS_SLOWER - 1 <= waits[-1] < INTERVAL_LEAST
     assert not own(state).early, "what comes next is not soon after the fall"
+    assert own(state).lost == 0, "it is given up"
 
 
-def test_where_holds_are_long_fewer_rounds_follow_a_fall() -> None:
-    short, long = (own(calm(3, best=6.0, rounds=ROUNDS + 4, hold_s=hold_s)) for hold_s in (6.0, 600.0))
-    assert round_look(short, 3) == pytest.approx(3 * ROUNDS_SLOWER**5)
-    assert round_look(long, 3) == 3 * LONG_ROUNDS_SLOWER**5
+def test_where_a_rejection_takes_long_fewer_rounds_follow_a_fall() -> None:
+    cheap, dear = (own(calm(3, lost=6.0, rounds=8, reject_s=reject_s)) for reject_s in (0.1, ROUNDS_REJECT_S))
+    assert round_look(cheap, 3) == 3
+    assert round_look(dear, 3) is None
 
 
-def test_a_fall_begins_with_a_round_again() -> None:
-    state, event = refused(calm(8, best=8.0, rounds=ROUNDS + 2), in_flight=4)
+def test_at_a_small_level_a_first_look_that_found_nothing_is_followed_by_another() -> None:
+    state, _ = refused(probing(4, firm=3, early=True), in_flight=4)
+    assert (own(state).early, own(state).look) == (True, 2 * FIRST_LOOK)
+    state = replace(state, level=4.0, measured=replace(own(state), climbed_from=3.0))
+    assert not own(refused(state, at=T0 + 20, in_flight=4)[0]).early
+
+
+def test_a_deep_fall_begins_with_a_round_again() -> None:
+    state, event = refused(calm(8, best=7.9, rounds=30), in_flight=4)
     assert event is CapEvent.CUT
-    assert round_look(own(state), 3) == 3
+    assert (own(state).lost, round_look(own(state), 4)) == (8, 4)
 
 
-def test_a_small_level_climbs_back_to_the_best_one_and_stops_there() -> None:
-    state, levels = calm(4, early=True, best=7.9), list[float]()
+@pytest.mark.parametrize("best", [0.0, 24.0])
+def test_a_shallow_fall_and_one_from_a_level_that_was_never_served_lose_nothing(best: float) -> None:
+    state, event = refused(calm(8, best=best), in_flight=8 if best else 4)
+    assert event is CapEvent.CUT
+    assert own(state).lost == 0
+
+
+def test_a_small_level_climbs_back_to_the_lost_one_and_stops_there() -> None:
+    state, levels = calm(4, early=True, best=7.9, lost=8.0), list[float]()
     for step in range(4):
         at = T0 + 100 * (step + 1)
         state = looked(looked(state, at=at, bound_at=at), at=at + CONFIRM_S, oks=8 if step == 0 else 0)
         levels.append(state.level)
     assert levels == [5.0, 7.0, 8.0, 8.0]
-    assert not own(state).climbing
+    assert (own(state).climbing, own(state).lost) == (False, 0.0)
 
 
 def test_the_best_level_is_known_from_what_was_served_alone() -> None:

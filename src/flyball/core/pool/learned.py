@@ -54,11 +54,13 @@ class MeasuredState:
     interval: float = 30.0
     oks: int = 0
     early: bool = False
-    """The next probe is the one that comes soon after a fall."""
+    """The next probe is one of those that come soon after a fall."""
     look: float = FIRST_LOOK
-    """Successes until that probe."""
+    """Successes until that probe, at a level that is not small."""
+    lost: float = 0.0
+    """The level before a deep fall, until it is served again or given up; 0 outside of that."""
     rounds: int = 0
-    """Probes of a level far below the best one that found nothing since the last fall."""
+    """Probes that found nothing since that fall."""
     climbing: bool = True
     stride: float = 1.0
     climbed_from: float = 0.0

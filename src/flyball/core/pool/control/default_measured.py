@@ -30,10 +30,11 @@ counted in successes, which bounds the waste to one refusal in hundreds, and the
 the level is below one that was served lately: there is more to win, and successes are slow to come there.
 
     interval   a probe that found nothing doubles it, one that found much halves it
-    look       after a fall or a rise the first probe comes sooner, as long as such looks find something
-    round      a small level far below the best one is probed after each round of it, then in proportion to
-               the time since the fall: so a small cap comes back as fast as a large one. Back at the best
-               one it stops, as what lies beyond is another question
+    look       after a fall or a rise the first probe comes sooner, as long as such looks find something; at a
+               small level after three rounds of it, and after twice as many again
+    lost       the level before a deep fall. A small level is probed after each round of it as long as that is
+               lost, each time a little later, so it comes back as fast as a large one. Back there it stops,
+               as what lies beyond is another question
     best       the level served lately; it fades with every failed probe, so an old one is given up
 """
 
@@ -95,12 +96,12 @@ BEST_FADES = 0.99
 FAR_BELOW = 0.8
 """A smaller part of the best level is far below it."""
 ROUNDS_LEVEL = 8.0
-"""The largest level that is probed by rounds. A round of a larger one takes as many successes as a look."""
-ROUNDS = 8
-"""So many such probes come a round apart, and each further one later than the one before, until that is the
-usual pace: in proportion to the time since the fall, so seats that came back are missed for a part of it."""
-ROUNDS_SLOWER, LONG_ROUNDS_SLOWER, LONG_HOLD_S = 1.15, 2.0, 60.0
-"""By how much; and where holds are long, so that a refusal costs minutes of an agent."""
+"""The largest level that is small: its probes are counted in rounds of it. Three rounds of a larger one take
+as many successes as a first look."""
+ROUNDS_SLOWER, ROUNDS_REJECT_S = 1.03, 60.0
+"""Each probe that does not find what was lost makes the wait for the next one longer by this factor, until
+that is the usual pace. The factor is larger by 1 for every so many seconds that a rejection takes: they are
+an agent's."""
 
 
 class MeasuredController:
@@ -228,7 +229,7 @@ def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:
     """A probe is due after so many successes; where those are rare (agents), after a time that keeps the slot
     time of failed probes small."""
     often = max(1.0, min(OFTEN_MOST, BELOW * (own.best / level - 1)))
-    needed = min(own.look, own.interval) if own.early else own.interval / often
+    needed = min(_first_look(own, level), own.interval) if own.early else own.interval / often
     if own.oks >= (round_look(own, level) or needed):
         return True
     elapsed_s = usage.now - own.changed_at
@@ -239,16 +240,20 @@ def is_probe_due(own: MeasuredState, level: float, usage: UsageSample) -> bool:
     return elapsed_s >= OVERDUE_S and elapsed_s * level * PROBE_SHARE * often >= own.reject_s
 
 
+def _first_look(own: MeasuredState, level: float) -> float:
+    return own.look * min(1.0, level / ROUNDS_LEVEL)
+
+
 def round_look(own: MeasuredState, level: float) -> float | None:
-    """Successes until a small level far below the best one is probed; None where the usual pace holds."""
-    slower = ROUNDS_SLOWER if own.hold_s < LONG_HOLD_S else LONG_ROUNDS_SLOWER
-    after = level * slower ** max(0, own.rounds + 1 - ROUNDS)
-    small = level <= ROUNDS_LEVEL and level < FAR_BELOW * own.best
-    return after if small and after < INTERVAL_LEAST else None
+    """Successes until a small level far below a lost one is probed; None where the usual pace holds."""
+    after = level * (ROUNDS_SLOWER + own.reject_s / ROUNDS_REJECT_S) ** own.rounds
+    small = level <= ROUNDS_LEVEL and level < FAR_BELOW * own.lost
+    return float(int(after)) if small and after < INTERVAL_LEAST else None
 
 
 def _confirm(own: MeasuredState, level: float) -> MeasuredState:
-    lately, own = own.best, replace(own, best=max(own.best, level))
+    back = 0 < own.lost <= level
+    own = replace(own, best=max(own.best, level), lost=0.0 if back else own.lost)
     if level <= own.firm:
         return replace(own, falls=0)
     if own.testing and level >= own.testing:
@@ -256,7 +261,7 @@ def _confirm(own: MeasuredState, level: float) -> MeasuredState:
         blips = min(BLIPS_MOST, own.blips + 1)
         own = replace(own, firm=level, falls=0, testing=0.0, blips=blips, climbing=False, stride=1.0)
         return replace(own, depth=own.depth * (1 - DEPTH_SMOOTHING))
-    if level == math.ceil(lately) <= ROUNDS_LEVEL and own.climbed_from < FAR_BELOW * lately:
+    if back and own.climbed_from <= ROUNDS_LEVEL:
         return replace(own, firm=level, falls=0, climbing=False, stride=1.0)
     return replace(own, firm=level, falls=0, climbing=True)
 
@@ -268,8 +273,8 @@ def _raise(state: CapState, own: MeasuredState, s: PoolSettings, now: float) -> 
     level = min(float(s.cap_ceiling), state.level + stride)
     if own.testing:
         level = min(level, max(own.testing, state.level + 1))
-    elif own.best <= ROUNDS_LEVEL and state.level < own.best:
-        level = min(level, float(math.ceil(own.best)))
+    elif state.level <= ROUNDS_LEVEL and state.level < own.lost:
+        level = min(level, own.lost)
     # Until a refusal was timed, it is not known how long to wait for one: strides are long then, and short
     # later.
     longest = max(2.0, state.level / 12) if own.reject_s > 0 else max(2.0, state.level / 3)
@@ -406,12 +411,15 @@ def _undo_probe(
         if round_look(own, level) is not None:
             own = replace(_cut_to(own, level, context.now), climbing=False, falls=0)
             return _after_cut(state, own, level, context.now), CapEvent.UNDONE
+    look = next_look(own, level)
+    again = own.early and _first_look(replace(own, look=look), level) < FIRST_LOOK
     own = replace(
         _cut_to(own, level, context.now),
         interval=next_interval(own, level),
-        look=next_look(own, level),
+        look=look,
         best=max(level, own.best * BEST_FADES),
-        early=bool(own.testing) or level - own.climbed_from >= max(2.0, MUCH * level),
+        lost=own.lost if round_look(own, level) is not None else 0.0,
+        early=again or bool(own.testing) or level - own.climbed_from >= max(2.0, MUCH * level),
         climbing=False,
         testing=0.0,
         falls=own.falls if own.testing else 0,
@@ -441,10 +449,13 @@ def _lower(
     lowered = max(float(s.cap_floor), min(float(int(max(level, least))), state.level - 1))
     single = own.falls == 0
     again = not single or own.blips >= 0
+    before = min(state.level, math.ceil(own.best))
+    deep = single and lowered < FAR_BELOW * before and before > own.lost
     own = replace(
         _cut_to(own, lowered, context.now),
         falls=own.falls + 1,
-        rounds=0,
+        lost=before if deep else own.lost,
+        rounds=0 if deep else own.rounds,
         climbing=again,
         # A failed test in BLIPS_MOST + 1 falls is the price of noticing when blips come back.
         blips=own.blips if again else own.blips + 1,
