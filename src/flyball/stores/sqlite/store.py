@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -43,6 +44,7 @@ from flyball.stores.transaction import ExclusiveSteps, operation
 CHECKPOINT_EVERY = 300
 MISSES_MOST = 16
 LOOK_EVERY_S = 1.0
+_GRANTED = partial(Verdict, kind=VerdictKind.GRANTED, reason=Reason.FREE)
 _BUSY_TIMEOUT = f"PRAGMA busy_timeout = {schema.BUSY_TIMEOUT_S * 1000:.0f}"
 
 
@@ -224,7 +226,9 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         done = self._at_once(fast_path.GRANT, values) if values is not None else None
         if not done:
             return self._admit_in_step(ask, park=park)
-        return _granted(ask.pool, *done[0]), AfterCommit()
+        claim_id, asked_at, in_use, cap = done[0]
+        verdict = _GRANTED(pool=ask.pool, claim_id=claim_id, asked_at=asked_at, in_use=in_use, cap=cap)
+        return verdict, AfterCommit()
 
     def grant_now(self, ask: Ask) -> Verdict | None:
         """For an event loop: neither a lock nor a checkpoint of the log is waited for."""
@@ -239,7 +243,10 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
                 return None
             self._state = LOCKED
             done = self._change_now(fast_path.GRANT, values)
-            return _granted(ask.pool, *done[0]) if done else None
+            if not done:
+                return None
+            claim_id, asked_at, in_use, cap = done[0]
+            return _GRANTED(pool=ask.pool, claim_id=claim_id, asked_at=asked_at, in_use=in_use, cap=cap)
         except (sqlite3.Error, StoreError):
             return None
         finally:
@@ -443,18 +450,6 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         ours = as_store_error(self.path, error, busy_s=schema.BUSY_TIMEOUT_S)
         ours.__cause__ = error
         return ours
-
-
-def _granted(pool: str, claim_id: int, asked_at: float, in_use: int, cap: int) -> Verdict:
-    return Verdict(
-        kind=VerdictKind.GRANTED,
-        reason=Reason.FREE,
-        pool=pool,
-        claim_id=claim_id,
-        asked_at=asked_at,
-        in_use=in_use,
-        cap=cap,
-    )
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
