@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import pytest
@@ -205,3 +206,26 @@ def test_whatever_a_folder_is_called_it_is_protected_in_any_case_and_form(folder
 def test_a_submodule_above_a_protected_path_is_refused(path: str, refused: bool) -> None:
     found = protected_among([path], ["deep/secrets/key"], submodules={path})
     assert bool(found) is refused
+
+
+GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "ab", "/", "*", "**", "**/", "?"]), min_size=1, max_size=8).map(
+        "".join
+    ),
+    st.text("ab/", min_size=1, max_size=10),
+)
+def test_a_pattern_means_what_it_says(pattern: str, path: str) -> None:
+    plain = pattern.removeprefix("./").strip("/")
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?)", plain)
+    meant = "".join(GLOBS.get(piece, re.escape(piece)) for piece in pieces) + "(/.*)?"
+    assert is_protected(path, pattern) is bool(re.fullmatch(meant, path))
+
+
+@pytest.mark.parametrize("pattern", ["**/a/**/a/**/a/**/a/**/b", "*a*a*a*a*a*b", "**/*a*/**/*a*/**/*a*/b"])
+@pytest.mark.parametrize("path", ["/".join(["a"] * 5000), "a" * 5000, "a/" * 2500 + "b"])
+def test_a_path_that_was_made_for_a_pattern_takes_no_time(pattern: str, path: str) -> None:
+    """With backtracking each of these takes longer than a day."""
+    assert is_protected(path, pattern) is (path[-1] == "b" and "/" in path and pattern[:2] == "**")

@@ -113,7 +113,7 @@ def protected_among(
 
 def _match(path: str, patterns: Sequence[str]) -> str | None:
     plain = _plain(path)
-    return next((pattern for pattern in patterns if _compile(pattern).fullmatch(plain)), None)
+    return next((pattern for pattern in patterns if _compile(pattern).matches(plain)), None)
 
 
 def _link_match(path: str, target: str, patterns: Sequence[str]) -> str | None:
@@ -127,7 +127,7 @@ def _above(path: str, patterns: Sequence[str]) -> str | None:
     """A pattern to which a path leads, if it is a folder or a link to one."""
     plain = _plain(path)
     return next(
-        (pattern for pattern in patterns if any(way.fullmatch(plain) for way in _ways(pattern))), None
+        (each for each in patterns if any(way.matches(plain, beneath=False) for way in _ways(each))), None
     )
 
 
@@ -138,38 +138,98 @@ def _plain(path: str) -> str:
     return "".join(char for char in folded if unicodedata.category(char) != "Cf")
 
 
-@lru_cache(maxsize=1024)
-def _compile(pattern: str) -> re.Pattern[str]:
+_WILDCARD = re.compile(r"(\*\*/|\*\*|\*|\?)")
+
+
+class _Matcher:
+    """A pattern ready to be compared with paths, in time that grows with the path's length alone.
+
+    The positions in the pattern that what was read so far may lead to are the bits of one number; nothing
+    backtracks, so neither a pattern with many wildcards nor a path that was made for it takes long.
     """
-    >>> bool(_compile("secrets").fullmatch("secrets/a/b")), bool(_compile("*.pem").fullmatch("x/k.pem"))
+
+    def __init__(self, text: str) -> None:
+        self._literals: dict[str, int] = {}
+        self._one = self._name = self._any = self._next = self._past = 0
+        """Positions that take one character of a name, any number of those, any number of any; and those from
+        which the next, and the one behind a folder, is reached at once."""
+        self._needed = ""
+        at = 0
+        for piece in _WILDCARD.split(text):
+            if piece == "**/":
+                self._next |= 1 << at | 1 << (at + 1)
+                self._past |= 1 << at
+                self._any |= 1 << (at + 1)
+                self._take("/", at + 2)
+                at += 3
+            elif piece in ("*", "**"):
+                self._next |= 1 << at
+                if piece == "*":
+                    self._name |= 1 << at
+                else:
+                    self._any |= 1 << at
+                at += 1
+            elif piece == "?":
+                self._one |= 1 << at
+                at += 1
+            else:
+                self._needed = max(self._needed, piece, key=len)
+                for char in piece:
+                    self._take(char, at)
+                    at += 1
+        self._end = 1 << at
+
+    def _take(self, char: str, at: int) -> None:
+        self._literals[char] = self._literals.get(char, 0) | 1 << at
+
+    def matches(self, path: str, *, beneath: bool = True) -> bool:
+        """Is the whole path meant, or, with ``beneath``, a folder that it lies in?"""
+        if self._needed not in path:
+            return False
+        here = self._reach(1)
+        for char in path:
+            if char == "/" and beneath and here & self._end:
+                return True
+            step = (here & self._literals.get(char, 0)) << 1 | (here & self._any)
+            if char != "/":
+                step |= (here & self._one) << 1 | (here & self._name)
+            if not step:
+                return False
+            here = self._reach(step)
+        return bool(here & self._end)
+
+    def _reach(self, here: int) -> int:
+        while True:
+            reached = here | (here & self._next) << 1 | (here & self._past) << 3
+            if reached == here:
+                return here
+            here = reached
+
+
+@lru_cache(maxsize=1024)
+def _compile(pattern: str) -> _Matcher:
+    """
+    >>> _compile("secrets").matches("secrets/a/b"), _compile("*.pem").matches("x/k.pem")
     (True, False)
     """
     # Always the path itself too: a file or a link may take a folder's place.
-    return re.compile(_expression(_without_root(pattern)) + "(/.*)?", re.DOTALL)
+    return _Matcher(_without_root(pattern))
 
 
 @lru_cache(maxsize=1024)
-def _ways(pattern: str) -> tuple[re.Pattern[str], ...]:
+def _ways(pattern: str) -> tuple[_Matcher, ...]:
     """The folders above what a pattern protects.
 
     Those that may be anywhere are none: what lies behind a link there has a path of its own, and the pattern
     meets that as well.
 
-    >>> [way.pattern for way in _ways("a/b/c")], _ways("**/CLAUDE.md")
-    (['a', 'a/b'], ())
+    >>> [way.matches("a/b", beneath=False) for way in _ways("a/b/c")], _ways("**/CLAUDE.md")
+    ([False, True], ())
     """
     names = _without_root(pattern).split("/")
     ways = ["/".join(names[:count]) for count in range(1, len(names))]
-    return tuple(re.compile(_expression(way), re.DOTALL) for way in ways if way != "**")
+    return tuple(_Matcher(way) for way in ways if way != "**")
 
 
 def _without_root(pattern: str) -> str:
     return _plain(pattern).removeprefix("./").strip("/")
-
-
-def _expression(text: str) -> str:
-    pieces = re.split(r"(\*\*/?|\*|\?)", text)
-    return "".join(_GLOBS.get(piece, re.escape(piece)) for piece in pieces)
-
-
-_GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
