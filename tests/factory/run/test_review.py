@@ -291,3 +291,19 @@ def test_a_reviewer_that_outlived_its_engine_is_ended_and_the_review_done_again(
     assert len(project.began(REVIEWER)) == 2
     assert not os.path.exists(f"/proc/{first}")
     assert project.wrongs(["t-1"]) == []
+
+
+def test_a_reviewer_is_told_where_a_diff_was_cut_and_which_files_it_changes(project: Project) -> None:
+    """What is hidden stands behind a file that is too long to be shown."""
+    project.task("t-1", act="write('pages/a.txt', 'x\\n' * 3_000_000)\nwrite('pages/hidden.txt', 'more')")
+    project.act(
+        REVIEWER,
+        "shown = next(Path().glob('.flyball-review-*.diff'))\nprint(shown.read_text()[:400])\nreview()",
+    )
+    ran = project.run()
+    assert ran.code == 0, ran.said
+    review = project.folders("t-1")[1]
+    assert "begins by saying that\nit is cut" in project.prompts("t-1")[1]
+    told = next(path for path in review.iterdir() if "CUT" in path.read_text(errors="replace")).read_text()
+    assert "A\tpages/a.txt\nA\tpages/hidden.txt\n" in told.replace("\\t", "\t").replace("\\n", "\n")
+    assert "git diff " in told

@@ -49,7 +49,8 @@ _ANSWER = """\
 ## Your part: the review
 
 The work is the commit {tip}, where this worktree stands. `git log {base}..HEAD` and `git diff {base}...HEAD`
-show it; the diff is also in the file {diff}.
+show it; the diff is also in the file {diff}. Where it is too long for that, the file begins by saying that
+it is cut, and names every changed file. Look at the rest with git: what is hidden may be behind what is long.
 
 The criteria, by number:
 

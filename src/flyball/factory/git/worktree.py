@@ -352,10 +352,12 @@ class ReviewWorktree:
         # No commit can have files of these names: they are made up here.
         name = f".flyball-review-{secrets.token_hex(8)}"
         files = ReviewFiles(answer=self.path / f"{name}.json", diff=self.path / f"{name}.diff")
-        shown = repository.git_in(self.path).run(
-            "diff", "--no-ext-diff", "--no-textconv", f"{base}...{commit}"
-        )
-        files.diff.write_bytes(shown.out[:_DIFF_LIMIT_BYTES])
+        diff = ("diff", "--no-ext-diff", "--no-textconv")
+        shown = repository.git_in(self.path).run(*diff, f"{base}...{commit}").out
+        if len(shown) > _DIFF_LIMIT_BYTES:
+            changed = repository.git_in(self.path).run(*diff, "--name-status", f"{base}...{commit}").out
+            shown = _cut(shown, changed, f"git diff {base}...HEAD")
+        files.diff.write_bytes(shown)
         return files
 
     def remove(self) -> None:
@@ -367,6 +369,15 @@ class ReviewWorktree:
                 shutil.rmtree(self.path, ignore_errors=True)
             if not removed:
                 repository.git("worktree", "prune")
+
+
+def _cut(diff: bytes, changed: bytes, command: str) -> bytes:
+    """As much of a diff as a reviewer is given, with what it leaves out said in front: every changed file."""
+    words = (
+        f"THIS DIFF IS CUT: its first {_DIFF_LIMIT_BYTES} of {len(diff)} bytes follow. "
+        f"All of it is shown by: {command}\nEvery file that it changes:\n"
+    )
+    return b"%b%b\n%b\n" % (words.encode(), changed[:_DIFF_LIMIT_BYTES], diff[:_DIFF_LIMIT_BYTES])
 
 
 _GITLINK = "160000 "
