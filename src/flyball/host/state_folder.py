@@ -31,7 +31,7 @@ def home() -> Path:
             raise UsageError(
                 f"FLYBALL_HOME is {named!r}, and there is no such home folder; name an absolute path"
             )
-        return Path(folder).absolute()
+        return _own(Path(folder).absolute())
     users = user_home()
     if users is None:
         raise UsageError(
@@ -43,7 +43,21 @@ def home() -> Path:
             f"HOME is {os.environ.get('HOME', '')!r}, which is not an absolute path; "
             "correct it, or set FLYBALL_HOME to a folder for flyball's state"
         )
-    return users / ".flyball"
+    return _own(users / ".flyball")
+
+
+def _own(folder: Path) -> Path:
+    """Refused where it is another user's, who could put anything into it: a lease, a token, a program."""
+    try:
+        owner = os.stat(folder).st_uid
+    except OSError:
+        return folder  # it is still to be made; what else is wrong is said where it is used
+    if owner not in (os.geteuid(), 0):
+        raise UsageError(
+            f"{folder} belongs to user {owner}, and this is user {os.geteuid()}: state there "
+            f"cannot be trusted. Set FLYBALL_HOME to a folder of your own, or chown {folder}"
+        )
+    return folder
 
 
 def resolve(url: str | None = None) -> str:
