@@ -8,7 +8,8 @@
                  decides whose account is used, whatever names it.
 
 Of the first two and flyball's own, an address with a password in it, or with anything that may be one, stays
-out all the same: what needs it is given it by name.
+out all the same: what needs it is given it by name. The key of ``flyball batch`` stays out whatever names it:
+only a person sends a batch.
 
 Without a profile it is not said whose account to use. Then the variables of the runtime's own provider pass,
 as they would without flyball: ``ANTHROPIC_*`` for claude and so on.
@@ -38,6 +39,10 @@ _NEEDED = frozenset(
     }
 )
 _FLYBALL = frozenset({"FLYBALL_HOME", "FLYBALL_URL", "FLYBALL_HOST_ID"})
+_ADDRESSES = frozenset(
+    name for name in (*_NEEDED, "FLYBALL_URL") if name.upper().endswith(("_PROXY", "_URL"))
+)
+_NEVER = re.compile(r"FLYBALL_BATCH_")
 _TOOLS = frozenset(
     {
         *("CI", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "UV_CACHE_DIR", "PIP_CACHE_DIR"),
@@ -61,6 +66,7 @@ def child_environment(
     """Everything an agent gets of our environment. ``names`` is ``guard.env``, ``values`` ``agent.env``."""
     own = credential_variables(runtime) if profile is not None else frozenset()
     named = {*names, *(profile.env if profile is not None else ())} - own
+    ambient = _without_batch_keys(ambient)
     passed = {key: value for key, value in ambient.items() if key in named or _passes(key, value)}
     passed = {key: value for key, value in passed.items() if key not in own}
     if profile is None:
@@ -74,11 +80,17 @@ def child_environment(
 def gate_environment(ambient: Mapping[str, str], *, names: Iterable[str] = ()) -> dict[str, str]:
     """What the gate and the bootstrap get of our environment. ``names`` is ``gate.env``."""
     named = {*names, *_TOOLS}
+    ambient = _without_batch_keys(ambient)
     return {key: value for key, value in ambient.items() if key in named or _passes(key, value)}
 
 
+def _without_batch_keys(ambient: Mapping[str, str]) -> Mapping[str, str]:
+    return {key: value for key, value in ambient.items() if not _NEVER.match(key)}
+
+
 def _passes(key: str, value: str) -> bool:
-    if "://" in value and redacted(value) != value:
+    # A proxy may be named without a scheme: ``me:s3cret@proxy:3128``.
+    if ("://" in value or key in _ADDRESSES) and redacted(value) != value:
         return False
     if key in _HARMLESS or key in _NEEDED or key in _FLYBALL:
         return True
