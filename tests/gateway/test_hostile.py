@@ -17,7 +17,8 @@ import pytest
 from flyball.gateway import client_connection
 from flyball.gateway.lifetime import Gateway, GatewayConnection, ask_gateway, find_gateway
 from flyball.gateway.server import open_place
-from flyball.host.loopback_port import bind_port, peer_uid, reserve_port
+from flyball.host.loopback_port import bind_port, reserve_port
+from flyball.host.socket_peer import Peer, find_peer
 from tests.gateway.conftest import RunningGateway, ScriptedServer
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
@@ -325,10 +326,14 @@ def test_the_kernel_says_whose_a_connection_is() -> None:
         caller.start()
         connection, theirs = server.accept()
         with connection:
-            assert peer_uid(address, theirs) == NOBODY
+            peer = find_peer(address, theirs)
+            assert peer is not None
+            assert peer.uid == NOBODY
         caller.join()
         with socket.create_connection(address) as client, closing(server.accept()[0]):
-            assert peer_uid(address, client.getsockname()) == 0
+            peer = find_peer(address, client.getsockname())
+            assert peer is not None
+            assert peer.uid == 0
 
 
 def test_a_connection_of_another_user_is_refused_whatever_it_knows(
@@ -336,7 +341,7 @@ def test_a_connection_of_another_user_is_refused_whatever_it_knows(
 ) -> None:
     server = scripted(OK)
     monkeypatch.setattr("os.getuid", lambda: 1000)  # root's gateway is for all that root gave the address to
-    monkeypatch.setattr("flyball.gateway.server.peer_uid", lambda *_: 1001)
+    monkeypatch.setattr("flyball.gateway.server.find_peer", lambda *_: Peer(uid=1001, inode=1))
     assert status(send(running, request(running, server.url, "Content-Length: 2") + b"{}")) == 403
     assert server.heard == []
 

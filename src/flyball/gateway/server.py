@@ -32,9 +32,10 @@ from flyball.governor.governor import Governor
 from flyball.governor.internals import internals
 from flyball.host.atomic_file import replace_file
 from flyball.host.lock_file import LongLock
-from flyball.host.loopback_port import bind_port, peer_uid
+from flyball.host.loopback_port import bind_port
 from flyball.host.open_files import allow_open_files
 from flyball.host.process import alive, here
+from flyball.host.socket_peer import find_peer
 
 LINGER_S = 60.0
 """How long an unused gateway stays."""
@@ -94,7 +95,8 @@ class GatewayServer:
         """Another user's process, which may have seen the token in a list of processes."""
         if os.getuid() == 0 or ours is None or theirs is None:
             return False
-        return peer_uid(ours, theirs) not in (None, 0, os.getuid())
+        peer = find_peer(ours, theirs)
+        return peer is not None and peer.uid not in (0, os.getuid())
 
     def _find(self, target: str) -> Destination | GatewayRefusal:
         try:

@@ -1,10 +1,11 @@
 """Who may do what.
 
-On a loopback bind no token is needed: only users of this machine can reach it. A web page that such a user
-looks at can reach it too, so without a token two things are checked that a browser cannot be made to lie
-about: the ``Host`` it was asked for is this machine's own (a foreign name that was pointed here is not), and
-what changes something does not come from another site's page (``Origin``). CORS is off: no other page can
-read an answer.
+On a loopback bind no token is needed to look: only users of this machine can reach it. To change something
+without one, the sender must be a process of the server's own user (``sender.py``). A web page that such a
+user looks at can reach it too, so two more things are checked that a browser cannot be made to lie about: the
+``Host`` it was asked for is this machine's own (a foreign name that was pointed here is not), and what
+changes something does not come from another site's page (``Origin``). CORS is off: no other page can read an
+answer.
 
 Everywhere else a bearer token decides. One that is brought is judged in any case: a wrong one is never better
 than none.
@@ -12,9 +13,12 @@ than none.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Mapping
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +26,7 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
 from flyball.service.problems import ProblemError
+from flyball.service.sender import sender_scope
 from flyball.service.tokens import Scope, TokenStore
 
 OPEN = "open"
@@ -39,7 +44,9 @@ class Caller:
     scope: Scope
 
 
-ANYBODY = Caller("", Scope.ADMIN)
+ANYBODY = Caller("", Scope.READ)
+SenderScope = Callable[[], Awaitable[Scope]]
+"""What the sender of a request may do without a token."""
 
 
 class Access:
@@ -50,7 +57,9 @@ class Access:
         self._keyring = keyring
         self._hosts = {host.lower()}
 
-    def judge(self, method: str, headers: Mapping[str, str], needed: Scope) -> Caller:
+    async def judge(
+        self, method: str, headers: Mapping[str, str], needed: Scope, sender: SenderScope
+    ) -> Caller:
         """Who it is, if they may; a problem that says why not otherwise."""
         given = headers.get("authorization")
         if given is not None:
@@ -59,8 +68,10 @@ class Access:
             raise _unauthorized_error("no-token", "a token is needed: Authorization: Bearer ...", "")
         else:
             self._check_site(method, headers)
-            caller = ANYBODY
+            caller = Caller("", await sender()) if needed is not Scope.READ else ANYBODY
         if not caller.scope.allows(needed):
+            if given is None:
+                raise _own_user_error(caller.scope, needed)
             detail = f"the token {caller.name!r} may {caller.scope.value}; this needs {needed.value}"
             challenge = f'{_REALM}, error="insufficient_scope", scope="{needed.value}"'
             headers = {"WWW-Authenticate": challenge}
@@ -116,6 +127,20 @@ def _same_place(origin: str, host: str) -> bool:
     return bool(host) and origin.lower().rpartition("://")[2] == host.lower()
 
 
+def _own_user_error(scope: Scope, needed: Scope) -> ProblemError:
+    known = sys.platform == "linux"
+    if scope is Scope.LEASE:
+        why = "a command that flyball governs, such as an agent, changes no limits"
+    elif known:
+        why = "this server belongs to another user, or your process cannot be seen from it"
+    else:
+        why = "this system does not say whose a connection is"
+    words = f"{why}; without a token you may {scope.value}, and this needs {needed.value}"
+    way_out = f"send Authorization: Bearer with a token of flyball token add NAME --scope {needed.value}"
+    headers = {"WWW-Authenticate": f'{_REALM}, scope="{needed.value}"'}
+    return ProblemError(403, "own-user", f"{words}; {way_out}", headers=headers, scope=needed.value)
+
+
 def _unauthorized_error(kind: str, detail: str, error: str) -> ProblemError:
     challenge = f'{_REALM}, error="{error}"' if error else _REALM
     return ProblemError(401, kind, detail, headers={"WWW-Authenticate": challenge})
@@ -128,4 +153,15 @@ async def check_access(connection: ASGIConnection[Any, Any, Any, Any], handler: 
         return
     access: Access = connection.app.state.access
     method = str(connection.scope.get("method", "GET"))
-    connection.scope["state"]["caller"] = access.judge(method, connection.headers, needed)
+    sender = partial(scope_without_token, connection, needed)
+    caller = await access.judge(method, connection.headers, needed, sender)
+    connection.scope["state"]["caller"] = caller
+
+
+async def scope_without_token(connection: ASGIConnection[Any, Any, Any, Any], needed: Scope) -> Scope:
+    """What the process that sent a request may do, as far as ``needed``."""
+    ours, theirs = connection.scope.get("server"), connection.scope.get("client")
+    if needed is not Scope.ADMIN:
+        return sender_scope(ours, theirs, needed)
+    # To find the process takes milliseconds, and is needed for few requests.
+    return await asyncio.to_thread(sender_scope, ours, theirs, needed)

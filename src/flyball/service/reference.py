@@ -29,7 +29,10 @@ programs: `GET /v1/openapi.json`.
 
 ## Tokens and scopes
 
-On a loopback bind (the default) no token is needed: the server answers as localhost only, and pages of other
+On a loopback bind (the default) no token is needed to look, and none by processes of the server's own user:
+they may do everything, but for commands that flyball governs, such as agents, which have the scope `lease`.
+Other users of the machine change nothing without a token (`403`, `own-user`); where the system does not say
+whose a connection is (macOS), no process does. The server answers as localhost only, and pages of other
 sites may not change anything. Elsewhere, and with `--require-token`, send `Authorization: Bearer ...`.
 `flyball token add NAME --scope SCOPE` makes a token and shows it once; `remove` ends it at once. A token
 that is brought is judged in any case.

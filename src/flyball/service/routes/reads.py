@@ -16,12 +16,13 @@ from litestar.types import Receive, Send
 from flyball import __version__
 from flyball.core.suggestions import did_you_mean, nearest
 from flyball.governor.status import Status
-from flyball.service.auth import ANYBODY, Caller
+from flyball.service.auth import ANYBODY, Caller, scope_without_token
 from flyball.service.problems import ProblemError
 from flyball.service.schemas import FactList, PoolBrief, PoolList, PoolRecord, Whoami, brief, name_in_path
 from flyball.service.state import Serving
 from flyball.service.store_reader import FACTS_SEEN, StoreSnapshot
 from flyball.service.timeline import KEPT_S, HistoryView
+from flyball.service.tokens import Scope
 
 EVENT_STREAM = "text/event-stream"
 
@@ -118,7 +119,8 @@ async def get_events(
 async def get_whoami(service: Serving, request: Request[Any, Any, Any]) -> Whoami:
     """Whose token this is, what it may do, and whether one is needed at all."""
     caller: Caller = request.scope["state"].get("caller", ANYBODY)
-    return Whoami(caller.name, caller.scope.value, service.access.token_needed, __version__)
+    scope = caller.scope if caller.name else await scope_without_token(request, Scope.ADMIN)
+    return Whoami(caller.name, scope.value, service.access.token_needed, __version__)
 
 
 class EventStream(Response[bytes]):

@@ -1,0 +1,49 @@
+"""Whose process sent a request over the loopback: what it may do without a token.
+
+    another user's, or not known       it may look
+    the server's own user's            it may ask for slots
+    that, and no governed command's    it may change pools
+
+A governed command, an agent above all, runs under a lease of flyball or beside its guards. Such a process and
+all that descends from it may not move the limits that it works under; a sandbox with a process table of its
+own keeps what is in it from leaving its parents. A server that was started inside the same command is that
+command's own.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from flyball.factory.guards.policy import VARIABLE as GUARDED
+from flyball.governor.inherited_lease import VARIABLE as LEASED
+from flyball.host.process import ancestors
+from flyball.host.socket_peer import Address, Peer, find_peer, possible_holders
+from flyball.service.tokens import Scope
+
+_MARKS = tuple(f"{name}=".encode() for name in (LEASED, GUARDED))
+
+
+def sender_scope(ours: Address | None, theirs: Address | None, needed: Scope) -> Scope:
+    """What the process at the other end may do, as far as ``needed``. May take a moment for ADMIN."""
+    peer = find_peer(ours, theirs) if ours is not None and theirs is not None else None
+    if peer is None or peer.uid not in (0, os.geteuid()):
+        return Scope.READ
+    return Scope.ADMIN if needed is not Scope.ADMIN or not _is_governed(peer) else Scope.LEASE
+
+
+def _is_governed(peer: Peer) -> bool:
+    ours = _marks(os.getpid())
+    holders = possible_holders(peer.inode)
+    # A socket that no process has open any more belongs to none that could be trusted.
+    return not holders or any(_marks(pid) - ours for pid in holders)
+
+
+def _marks(pid: int) -> set[bytes]:
+    """What a process and those that it descends from were started with. The environment of another user's
+    process cannot be read, and says nothing."""
+    found: set[bytes] = set()
+    for each in ancestors(pid):
+        with suppress(OSError), open(f"/proc/{each}/environ", "rb") as file:
+            found.update(entry for entry in file.read().split(b"\0") if entry.startswith(_MARKS))
+    return found
