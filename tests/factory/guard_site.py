@@ -32,6 +32,7 @@ class Standing:
     settings: str
     worktrees: tuple[str, ...]
     outside: tuple[str, ...]
+    checkout: tuple[str, ...]
 
 
 class Site:
@@ -92,6 +93,7 @@ class Site:
             settings=(common / "config").read_text(),
             worktrees=tuple(sorted(path.name for path in (common / "worktrees").iterdir())),
             outside=tuple(sorted(path.name for path in self.outside.iterdir())),
+            checkout=tuple(sorted(path.name for path in self.root.iterdir())),
         )
 
     def fenced(self, line: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -99,7 +101,13 @@ class Site:
         return subprocess.run(
             ["sh", "-c", line],
             cwd=self.tree,
-            env={**self.around.env, "OUT": str(self.outside), "ORIGIN": str(self.origin), **(env or {})},
+            env={
+                **self.around.env,
+                "OUT": str(self.outside),
+                "ORIGIN": str(self.origin),
+                "ROOT": str(self.root),
+                **(env or {}),
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

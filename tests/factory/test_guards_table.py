@@ -93,6 +93,24 @@ REFUSED = [
     "flyball merge t-1",
     "flyball run",
     "flyball pool set anthropic --cap 99",
+    "gh pr merge 7 --merge --body --help",
+    "bd close t-1 --reason --help",
+    "flyball doctor --json --fix",
+    "python3 -I -m flyball merge t-1",
+    "python3 -mflyball merge t-1",
+    # What reads for git may start programs, and write anywhere.
+    "git -c alias.x='!touch $OUT/made' x",
+    "git -c core.fsmonitor='touch $OUT/made' status",
+    "git -c diff.external='touch $OUT/made' diff HEAD~1",
+    "git -c core.pager='touch $OUT/made' -p log",
+    "git grep -O'touch $OUT/made' one",
+    "git grep -nO'touch $OUT/made' one",
+    "git grep --open-files-in-pager='touch $OUT/made' one",
+    "git difftool -y -x 'touch $OUT/made' HEAD~1",
+    "git ls-remote --upload-pack='touch $OUT/made; false' .",
+    "git ls-remote --upload-p='touch $OUT/made; false' .",
+    "git archive --remote=. --exec='touch $OUT/made; false' HEAD",
+    "git clone --quiet -u 'touch $OUT/made; false' . sub",
 ]
 BEHIND_THE_HOOK = [
     # Nothing in these words says git: only what stands behind the hook sees it.
@@ -105,6 +123,23 @@ BEHIND_THE_HOOK = [
     "git clone --quiet . sub && cd sub && git push $ORIGIN HEAD:main",
     "git clone --quiet . sub && cd sub && /usr/bin/git push --no-verify $ORIGIN HEAD:main",
     "git fetch --quiet $ORIGIN main:refs/heads/fetched",
+    # The environment is taken away, in part or in whole.
+    "printf 'cd /; unset FLYBALL_GUARD GIT_CONFIG_COUNT; git -C %s push origin +HEAD:main\\n' $PWD > x.sh; "
+    "sh x.sh",
+    "cd /; unset FLYBALL_GUARD; gh pr merge 7",
+    "git clone --quiet . sub && cd sub && git -c core.hooksPath=/dev/null push file://$ORIGIN HEAD:main",
+    "git clone --quiet . sub && cd sub && GIT_CONFIG_COUNT=0 git push $ORIGIN HEAD:main",
+    "GIT_CONFIG_COUNT=0 git fetch --quiet --update-head-ok . +HEAD:refs/heads/main",
+    "GIT_CONFIG_PARAMETERS=\"'core.hookspath'='/dev/null'\" "
+    "git fetch --update-head-ok . +HEAD:refs/heads/main",
+    "n=$GIT_CONFIG_COUNT; export GIT_CONFIG_COUNT=$((n + 1)) GIT_CONFIG_KEY_$n=core.hookspath; "
+    "export GIT_CONFIG_VALUE_$n=/dev/null; git fetch --update-head-ok . +HEAD:refs/heads/main",
+    "GIT_CONFIG_VALUE_0=/dev/null git fetch --update-head-ok . +HEAD:refs/heads/main",
+    "git -C $ORIGIN update-ref refs/heads/main HEAD~0",
+    "git -C $ORIGIN branch made HEAD",
+    "git -C $ORIGIN fetch --quiet $PWD +HEAD:refs/heads/main",
+    "cd $ORIGIN && git fetch --quiet $OLDPWD +HEAD:refs/heads/main",
+    "cd $ROOT && GIT_CONFIG_COUNT=0 git commit --quiet --allow-empty -m x",
 ]
 ALLOWED = [
     "git status --short",
@@ -125,6 +160,12 @@ ALLOWED = [
     "mkdir -p build && echo x > build/x && rm -r build",
     "gh --version || true",
     "python3 -c 'print(\"pushed\")'",
+    "git -c user.name=Me -c commit.gpgsign=false -c core.editor=true commit --quiet --allow-empty -m step",
+    "git log --oneline -3 && git diff --output=changes.diff HEAD~1 && rm changes.diff && git grep -n one",
+    "git archive -o pages.tar HEAD && git format-patch --quiet -o patches -1 && rm -r pages.tar patches",
+    "git clone --quiet . copied && git -C copied log --oneline -1 && rm -rf copied",
+    "git ls-files --others && git ls-files -o && git add -u && git rev-parse --git-dir",
+    "python3 -m json.tool --help > /dev/null",
 ]
 
 
@@ -178,6 +219,28 @@ OUTSIDE = [
     "echo x > link/made",
     "dd if=page.txt of={out}/made",
 ]
+
+
+WRITING = [
+    "git diff --output={root}/made HEAD~1",
+    "git log --outp={root}/made -1",
+    "git archive -o {root}/made.tar HEAD",
+    "git archive -o{root}/made.tar HEAD",
+    "git format-patch -o {root} -1",
+    "git --work-tree={root} checkout -f -- .",
+    "git checkout-index --all --prefix={root}/",
+    "git init --quiet {root}/made",
+    "git clone --quiet . {root}/made",
+]
+"""Into your checkout."""
+
+
+@pytest.mark.parametrize("line", WRITING)
+def test_git_writes_into_the_worktree_alone(site: Site, line: str) -> None:
+    words, before = line.format(root=site.root), site.standing()
+    assert site.asked("Bash", command=words)
+    assert site.fenced(words).returncode == 2
+    assert site.standing() == before
 
 
 @pytest.mark.parametrize("line", OUTSIDE)

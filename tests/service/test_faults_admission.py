@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from flyball.governor.governor import Governor
-from flyball.service.tokens import Scope
+from flyball.service.tokens import Scope, TokenFile
 from tests.redis_server import RedisServer
 from tests.service.kit import PROBLEM, Process, Running, Wire
 from tests.service.leases_kit import Desk, together
@@ -248,13 +248,17 @@ def test_under_a_key_a_slot_is_kept_for_a_client_that_is_gone_and_asks_again(tmp
     with Process(tmp_path / "home") as server, httpx.Client(base_url=server.url, timeout=20) as client:
         _make_room(client)
         server.signal(signal.SIGSTOP)
-        _ask_and_hang_up(server.port, "/v1/pools/p/leases", "Idempotency-Key: k\r\n")
+        # Whose a connection was that is closed at both ends the kernel does not say: it brings a token.
+        token = TokenFile(tmp_path / "home").add("gone", Scope.LEASE)
+        client.headers["Authorization"] = f"Bearer {token}"
+        given = f"Authorization: Bearer {token}\r\nIdempotency-Key: k\r\n"
+        _ask_and_hang_up(server.port, "/v1/pools/p/leases", given)
         server.signal(signal.SIGCONT)
         until(lambda: client.get("/v1/pools/p").json()["in_use"] == 1, "it was asked for")
         again = client.post("/v1/pools/p/leases", json={}, headers={"Idempotency-Key": "k"})
         assert (again.status_code, again.headers["Idempotent-Replayed"]) == (201, "true")
-        token = {"Lease-Token": again.json()["token"]}
-        renewed = client.post(f"/v1/leases/{again.json()['id']}/renew", json={}, headers=token)
+        proof = {"Lease-Token": again.json()["token"]}
+        renewed = client.post(f"/v1/leases/{again.json()['id']}/renew", json={}, headers=proof)
         assert renewed.status_code == 200
         assert client.get("/v1/pools/p").json()["in_use"] == 1
 

@@ -19,9 +19,14 @@ from flyball.factory.guards.policy import words as words_of
 _WITH_VALUE = frozenset(
     {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"}
 )
-_WALL_KEYS = re.compile(
-    r"^(core\.hookspath|core\.sshcommand|url\..*|remote\..*|include\.path|includeif\..*)$", re.IGNORECASE
+_HARMLESS_KEYS = re.compile(
+    r"^(user|color|advice|column|log|status|alias|init)\.[^=]*$|^(commit|tag)\.gpgsign$|^core\.(quotepath|pager|editor|abbrev)$"
+    r"|^(sequence\.editor|diff\.(renames|context|algorithm|nopathprefix)|merge\.conflictstyle|rebase\.autosquash)$",
+    re.IGNORECASE,
 )
+"""Settings that an agent may give on a command line. Others name programs, or take the wall away."""
+_RUNS_PROGRAM = re.compile(r"^(core\.pager|core\.editor|sequence\.editor)$", re.IGNORECASE)
+_PLAIN_PROGRAMS = frozenset({"", "cat", "true", ":", "less", "vi", "vim", "nano"})
 _NEVER = {
     "push": "an agent does not push: flyball lands its branch",
     "send-pack": "an agent does not push: flyball lands its branch",
@@ -43,6 +48,11 @@ _NEVER = {
     "sparse-checkout": "its settings are shared with every worktree",
     "credential": "an agent needs no login of yours",
     "receive-pack": "an agent does not push",
+    "difftool": "an agent looks at differences with git diff: a difftool is a program",
+    "mergetool": "an agent solves conflicts in the files: a mergetool is a program",
+    "daemon": "an agent serves no repository",
+    "instaweb": "an agent serves no repository",
+    "shell": "an agent has a shell of its own",
 }
 PLAIN_REFUSALS = frozenset({*_NEVER, "merge", "worktree"})
 """Verbs that tell git from any other program."""
@@ -51,9 +61,10 @@ READS = words_of(
     "merge-base diff-tree diff-index diff-files for-each-ref show-ref check-ignore check-attr var version "
     "add commit rm mv restore reset clean apply am cherry-pick revert hash-object write-tree read-tree "
     "update-index commit-tree range-diff cherry name-rev count-objects fsck format-patch archive init clone "
-    "help shortlog annotate whatchanged rerere fetch"
+    "help shortlog annotate whatchanged rerere"
 )
-"""Verbs that read, or change nothing but the agent's own: the shim lets them pass without a look."""
+"""Verbs that read, or change nothing but the agent's own: with plain options, and while the wall stands, the
+shim lets them pass without a look."""
 _CHANGING_BRANCH = words_of(
     "-d -D -m -M -c -C -f -u --delete --move --copy --force --set-upstream-to --unset-upstream "
     "--edit-description -t --track --no-track --create-reflog"
@@ -88,6 +99,8 @@ class GitQueries(NamedTuple):
     """The folder that the repository's worktrees share; empty: there is no repository."""
     text: Callable[[str], str | None]
     """What is wrong with a line of shell."""
+    writes: Callable[[Sequence[str], str], bool]
+    """May the agent write to this path, as seen from where git would run?"""
 
 
 class GitCall(NamedTuple):
@@ -116,14 +129,13 @@ def read_call(argv: Sequence[str]) -> GitCall:
 def refusal(argv: Sequence[str], policy: GuardPolicy, asks: GitQueries, depth: int = 0) -> str | None:
     """Why an agent may not run this, or None."""
     call = read_call(argv)
-    overridden = next((key for key in call.settings if _WALL_KEYS.match(key)), "")
-    if not overridden and (call.verb in READS or not call.verb):
+    if words := _settings_refusal(call) or _option_refusal(call, asks):
+        return words
+    if call.verb in READS or not call.verb:
         return None
     common = asks.common(call.before)
     if not common or not policy.is_guarded(common):
-        return _elsewhere(call, policy)
-    if overridden:
-        return f"an agent does not set {overridden}"
+        return _elsewhere(call, common, policy)
     if call.verb in _NEVER:
         return _NEVER[call.verb]
     if call.verb in _RULES:
@@ -133,13 +145,115 @@ def refusal(argv: Sequence[str], policy: GuardPolicy, asks: GitQueries, depth: i
     return _alias_refusal(argv, call, policy, asks, depth)
 
 
-def _elsewhere(call: GitCall, policy: GuardPolicy) -> str | None:
-    """A repository of the agent's own making is its own, but for where it pushes to."""
-    if call.verb == "push" and any(word in policy.remotes for word in call.args):
-        return _NEVER["push"]
+def _settings_refusal(call: GitCall) -> str | None:
+    for key, value in call.settings.items():
+        plain = not _RUNS_PROGRAM.match(key) or value.strip() in _PLAIN_PROGRAMS
+        plain = plain and not (key.lower().startswith("alias.") and value.lstrip().startswith("!"))
+        if not _HARMLESS_KEYS.match(key) or not plain:
+            return f"an agent does not set {key}"
+    return None
+
+
+_WRITES = ("--output", "--output-directory", "--prefix")
+_WRITES_SHORT = {"archive": "o", "format-patch": "o", "bugreport": "o", "diagnose": "o"}
+_RUNS = (
+    "--upload-pack",
+    "--receive-pack",
+    "--exec",
+    "--extcmd",
+    "--open-files-in-pager",
+    "--ext-diff",
+    "--remote",
+)
+_RUNS_SHORT = {"grep": "O", "clone": "u", "difftool": "x"}
+_MAKES_FOLDER = frozenset({"init", "clone"})
+
+
+def _option_refusal(call: GitCall, asks: GitQueries) -> str | None:
+    """Options of any verb that start a program, or write where the agent may not."""
+    before = _pairs(call.before)
+    for flag, value in before:
+        if flag == "--work-tree" and not asks.writes([], value):
+            return f"an agent writes in its worktree, and not to {value}"
+    letters_run, letters_write = _RUNS_SHORT.get(call.verb, ""), _WRITES_SHORT.get(call.verb, "")
+    for flag, value in _pairs(call.args):
+        if _abbreviates(flag, _RUNS, call.verb) or _short(flag, letters_run):
+            return f"git {call.verb} {flag} starts a program"
+        path = ""
+        if _abbreviates(flag, _WRITES, call.verb):
+            path = value
+        elif letters_write and _short(flag, letters_write):
+            path = flag.partition(letters_write)[2] or value
+        if path and not asks.writes(call.before, path):
+            return f"an agent writes in its worktree, and not to {path}"
+    if call.verb == "bisect" and "run" in call.args[:1]:
+        return asks.text(" ".join(call.args[1:]))
+    if call.verb in _MAKES_FOLDER:
+        named = _positionals(call.args, _FOLDER_VALUED)
+        path = named[-1] if len(named) > (call.verb == "clone") else ""
+        if path and not asks.writes(call.before, path):
+            return f"an agent makes repositories in its worktree, and not in {path}"
+    return None
+
+
+_FOLDER_VALUED = (
+    *("-b", "--branch", "--initial-branch", "-o", "--origin", "--depth", "-c", "--config", "--template"),
+    *("--object-format", "--reference", "--separate-git-dir", "--filter", "-j", "--jobs", "--shallow-since"),
+)
+# What else begins like one of the options above.
+_OTHERS = frozenset(
+    {"--oneline", "--only", "--ours", "--outdated", "--others", "--object", "--objects", "--onto"}
+)
+
+
+def _abbreviates(flag: str, options: Sequence[str], verb: str) -> bool:
+    """Does git take this for one of these options? It understands what they begin with."""
+    name = flag.partition("=")[0]
+    if not name.startswith("--") or len(name) < 4 or name in _OTHERS or name.startswith("--exec-path"):
+        return False
+    if verb == "rebase" and name == "--exec":
+        return False  # what it runs is read
+    return any(option.startswith(name) for option in options)
+
+
+def _short(flag: str, letters: str) -> bool:
+    """Is one of these letters among the short options? Behind another that takes a value it is not."""
+    return (
+        bool(letters) and flag[:1] == "-" and flag[1:2] != "-" and any(each in flag[1:] for each in letters)
+    )
+
+
+def _pairs(args: Sequence[str]) -> list[tuple[str, str]]:
+    """Each option with the value that it has or may have; what stands behind ``--`` is none."""
+    found: list[tuple[str, str]] = []
+    for word, following in zip(args, [*args[1:], ""], strict=False):
+        if word == "--":
+            break
+        if word.startswith("-"):
+            flag, equals, value = word.partition("=")
+            found.append((flag, value) if word.startswith("--") and equals else (word, following))
+    return found
+
+
+def _elsewhere(call: GitCall, common: str, policy: GuardPolicy) -> str | None:
+    """A repository of the agent's own making is its own, but for where it pushes to; any other is not."""
+    if common and not policy.may_change(common, cwd="/"):
+        return "this repository is not the agent's: it works in its own worktree"
+    if call.verb == "push":
+        place = next(iter(_positionals(call.args, ("-o", "--push-option", "--repo"))), "")
+        if any(word in policy.remotes for word in call.args) or _is_afar(place):
+            return _NEVER["push"]
+        return None
+    if call.verb in ("send-pack", "http-push", "send-email"):
+        return _NEVER[call.verb]
     if call.verb == "config" and {"--global", "--system"}.intersection(call.args):
         return _config(call, policy, None)
     return None
+
+
+def _is_afar(place: str) -> bool:
+    """Is it an address and no path or name of a remote? The hook of git knows where those lead."""
+    return "://" in place or bool(re.match(r"^[^/.][^/]*:", place))
 
 
 def _alias_refusal(

@@ -21,9 +21,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from flyball.factory.guards import git_rules, program_rules
-from flyball.factory.guards.policy import GuardPolicy, common_dir, find_policy, outside_words, within
+from flyball.factory.guards.policy import GuardPolicy, common_dir, find_policy, outside_words
 
 NO = 2
+NO_POLICY = (
+    "nothing says which agent this is; work in your worktree, with the environment that you were given"
+)
 # The copy lies in a folder like the package it comes from: <place>/lib/flyball/factory/guards/guard.py
 _PLACE = os.path.abspath(os.path.join(os.path.realpath(__file__), *[os.pardir] * 5))
 POLICIES = os.path.join(_PLACE, "wards")
@@ -51,6 +54,7 @@ class Guard:
             ),
             common=lambda before: self._common(cwd, before),
             text=lambda text: self.text_refusal(text, cwd),
+            writes=lambda before, path: self.policy.may_write(path, cwd=_folder(cwd, before)),
         )
         return git_rules.refusal(argv, self.policy, asks)
 
@@ -62,10 +66,7 @@ class Guard:
 
     def _common(self, cwd: str, before: Sequence[str]) -> str:
         found = self._git(cwd, *before, "rev-parse", "--git-common-dir")
-        base = cwd
-        for flag, value in pairwise(before):
-            base = os.path.join(base, value) if flag == "-C" else base
-        return os.path.realpath(os.path.join(base, found)) if found else ""
+        return os.path.realpath(os.path.join(_folder(cwd, before), found)) if found else ""
 
     def _git(self, cwd: str, *args: str) -> str:
         if not os.path.isdir(cwd):
@@ -103,20 +104,27 @@ class Guard:
 
     def push_refusal(self, address: str, common: str) -> str | None:
         """A push from a repository of the agent's own to another one of its own is its business."""
-        local = address.startswith(("/", ".")) and self.policy.may_write(address, cwd=self.cwd)
-        real = os.path.realpath(os.path.join(self.cwd, address))
-        shared = (self.policy.common, *map(os.path.realpath, self.policy.remotes))
-        own = not self.policy.is_guarded(common) and local and not any(within(real, each) for each in shared)
+        path = address.removeprefix("file://")
+        local = path.startswith(("/", ".")) and self.policy.may_change(path, cwd=self.cwd)
+        own = not self.policy.is_guarded(common) and local
         return None if own else "an agent does not push: flyball lands its branch"
 
     def refs_refusal(self, lines: str, common: str) -> str | None:
         if not self.policy.is_guarded(common):
-            return None
+            own = self.policy.may_change(common, cwd=self.cwd)
+            return None if own else "this repository is not the agent's: it works in its own worktree"
         for line in lines.splitlines():
             ref = line.split(" ", 2)[-1]
             if not self.policy.may_move(ref):
                 return f"{ref} is not an agent's to move: its own branch is {self.policy.branch}"
         return None
+
+
+def _folder(cwd: str, before: Sequence[str]) -> str:
+    """Where git runs, with these options of its own."""
+    for flag, value in pairwise(before):
+        cwd = os.path.join(cwd, value) if flag == "-C" else cwd
+    return cwd
 
 
 def real_program(name: str, environ: Mapping[str, str], shims: str) -> str:
@@ -131,11 +139,13 @@ def real_program(name: str, environ: Mapping[str, str], shims: str) -> str:
 
 
 def with_git_settings(environ: Mapping[str, str], policy: GuardPolicy) -> dict[str, str]:
-    """The environment with the wall's settings in it, whatever others are there."""
+    """The environment with the wall's settings in it, behind all others: the last one counts."""
     count = int(environ.get("GIT_CONFIG_COUNT") or 0)
-    there = [(environ.get(f"GIT_CONFIG_KEY_{n}"), environ.get(f"GIT_CONFIG_VALUE_{n}")) for n in range(count)]
-    missing = [pair for pair in policy.settings if tuple(pair) not in there]
-    added = dict(environ)
+    there = [[environ.get(f"GIT_CONFIG_KEY_{n}"), environ.get(f"GIT_CONFIG_VALUE_{n}")] for n in range(count)]
+    stands = len(there) >= len(policy.settings) and there[-len(policy.settings) :] == policy.settings
+    missing = [] if stands else policy.settings
+    # What a git around this one set with -c would count for more.
+    added = {key: value for key, value in environ.items() if key != "GIT_CONFIG_PARAMETERS"}
     for number, (key, value) in enumerate(missing, count):
         added[f"GIT_CONFIG_KEY_{number}"], added[f"GIT_CONFIG_VALUE_{number}"] = key, value
     return {**added, "GIT_CONFIG_COUNT": str(count + len(missing))}
@@ -148,7 +158,7 @@ def hook(guard: Guard | None, environ: Mapping[str, str], cwd: str) -> int:
     call = json.load(sys.stdin)
     cwd = call.get("cwd") or cwd
     if guard is None:
-        return 0
+        return _answer(NO_POLICY)
     told = Guard(guard.policy, environ=environ, cwd=cwd).tool_refusal(
         call["tool_name"], call.get("tool_input") or {}
     )
@@ -156,9 +166,11 @@ def hook(guard: Guard | None, environ: Mapping[str, str], cwd: str) -> int:
 
 
 def shim(guard: Guard | None, name: str, args: Sequence[str], environ: Mapping[str, str]) -> int:
-    if guard is not None and (refused := guard.argv_refusal([name, *args], guard.cwd)):
+    if guard is None:
+        return _answer(NO_POLICY)
+    if refused := guard.argv_refusal([name, *args], guard.cwd):
         return _answer(refused)
-    env = with_git_settings(environ, guard.policy) if guard is not None and name == "git" else dict(environ)
+    env = with_git_settings(environ, guard.policy) if name == "git" else dict(environ)
     try:
         os.execve(real_program(name, environ, _BIN), [name, *args], env)  # noqa: S606 - what a shim is for
     except FileNotFoundError as error:
@@ -182,7 +194,7 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] == "shim":
         return shim(guard, argv[1], argv[2:], environ)
     if guard is None:
-        return 0
+        return _answer(NO_POLICY)
     common = common_dir(environ, cwd)
     if argv[0] == "pre-push":
         return _answer(guard.push_refusal(argv[2], common))

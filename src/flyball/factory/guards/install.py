@@ -48,6 +48,31 @@ _OTHER_HOOKS = words(
 _STUCK_S = 60.0
 TOOLS = "Bash|Write|Edit|MultiEdit|NotebookEdit"
 
+_QUICK = """wall() {{
+  [ -n "$FLYBALL_GUARD" ] && [ -z "$GIT_CONFIG_PARAMETERS" ] || return 1
+  [ "$GIT_CONFIG_KEY_0" = core.hooksPath ] || return 1
+  [ "$GIT_CONFIG_VALUE_0" = {hooks} ] && [ "$GIT_CONFIG_COUNT" -ge 3 ] 2>/dev/null || return 1
+  number=1
+  while [ "$number" -lt "$GIT_CONFIG_COUNT" ]; do
+    eval "key=\\$GIT_CONFIG_KEY_$number"
+    case "$key" in gc.auto|maintenance.auto|url.flyball-refuses-to-push:.pushInsteadOf) ;; *) return 1;; esac
+    number=$((number + 1))
+  done
+}}
+plain() {{
+  for word do
+    case "$word" in
+      --oneline|--only|--ours|--objects) ;;
+      --o*|--up*|--ex*|--rem*|--rec*|--pref*|-[oOux]*|-[!-]*[oOux]*) return 1;;
+    esac
+  done
+}}
+case "$1" in init|clone) ;; {verbs})
+  if wall && plain "$@"; then
+    IFS=:
+    for place in $PATH; do [ "$place/git" -ef "$0" ] || [ ! -x "$place/git" ] || exec "$place/git" "$@"; done
+  fi;;
+esac"""
 _DELEGATE = """#!/bin/sh
 # The project's own {name}, which core.hooksPath would hide.
 common=$(git rev-parse --git-common-dir) || exit 0
@@ -132,10 +157,9 @@ class Guards:
         files |= dict.fromkeys(_EMPTY, (b"", 0o600))
         files["guard.py"] = (_ENTRY.format(lib=str(self.folder / "lib")).encode(), 0o600)
         # Most of what is asked of git needs no look: a shell that starts in a millisecond passes it on.
-        passed = '[ "$place/git" -ef "$0" ] || [ ! -x "$place/git" ] || exec "$place/git" "$@"'
-        loop = f"IFS=:\n  for place in $PATH; do {passed}; done"
+        quick = _QUICK.format(verbs="|".join(sorted(READS)), hooks=shlex.quote(str(self.hooks)))
         for name in ("git", *sorted(PROGRAMS)):
-            first = f'case "$1" in {"|".join(sorted(READS))})\n  {loop};;\nesac' if name == "git" else ""
+            first = quick if name == "git" else ""
             files[f"bin/{name}"] = (self._script(f'shim {name} "$@"', first=first), 0o700)
         files["hooks/pre-push"] = (self._script('pre-push "$@"'), 0o700)
         files["hooks/reference-transaction"] = (

@@ -49,6 +49,12 @@ class GuardPolicy(NamedTuple):
         own = ref in (f"refs/heads/{self.branch}", "refs/stash") or not ref.startswith("refs/")
         return own or ref.startswith(_PER_WORKTREE)
 
+    def may_change(self, common: str, *, cwd: str) -> bool:
+        """Is this a repository of its own making? Where it may write there may be others."""
+        real = os.path.realpath(os.path.join(cwd, common))
+        shared = (self.common, *map(os.path.realpath, self.remotes))
+        return self.may_write(common, cwd=cwd) and not any(within(real, each) for each in shared)
+
     def is_guarded(self, common: str) -> bool:
         """Is this the repository that is guarded?"""
         return os.path.realpath(common) == self.common

@@ -61,9 +61,11 @@ _WRITES = frozenset({"-f", "-F", "--field", "--raw-field", "--input"})
 def refusal(argv: Sequence[str]) -> str | None:
     """Why an agent may not run this, or None."""
     name = argv[0].rsplit("/", 1)[-1]
-    verb, action, args = _parts(argv[1:])
-    if verb in _ASKING or action in ("--help", "-h") or "--help" in args:
+    verb, action = _parts(argv[1:])
+    if _asks_for_help(argv[1:]):
         return None
+    if (name, verb) == ("flyball", "doctor") and any(word.startswith("--f") for word in argv):
+        return "flyball doctor --fix changes something, and an agent only looks"
     reads = _READS[name].get(verb, ())
     if "*" in reads or action in reads:
         return None
@@ -73,8 +75,18 @@ def refusal(argv: Sequence[str]) -> str | None:
     return f"{name} {verb} {action}".rstrip() + f" {why}"
 
 
-def _parts(words: Sequence[str]) -> tuple[str, str, list[str]]:
-    """Verb, action and the rest, whatever options stand between them."""
+def _asks_for_help(words: Sequence[str]) -> bool:
+    """Help or the version, and nothing before that an option could take it for its value."""
+    for word in words[:3]:
+        if word in _ASKING:
+            return True
+        if word.startswith("-"):
+            return False
+    return not words
+
+
+def _parts(words: Sequence[str]) -> tuple[str, str]:
+    """Verb and action, whatever options stand between them."""
     found: list[str] = []
     skip = False
     for word in words:
@@ -82,9 +94,9 @@ def _parts(words: Sequence[str]) -> tuple[str, str, list[str]]:
             skip = False
         elif word in _VALUED:
             skip = True
-        elif not word.startswith("-") or word in ("--help", "-h", "--version", "--fix", "--json"):
+        elif not word.startswith("-") or word == "--json":
             found.append(word)
-    return (found[0] if found else "", found[1] if len(found) > 1 else "", list(words))
+    return (found[0] if found else "", found[1] if len(found) > 1 else "")
 
 
 def _api(name: str, argv: Sequence[str]) -> str | None:

@@ -130,8 +130,14 @@ class ShellRules:
 
     def _code_refusal(self, words: list[Word], command: ShellCommand, cwd: str) -> str | None:
         """Code that names git and a forbidden verb beside it."""
-        if words[1:3] and [word.text for word in words[1:3]] == ["-m", "flyball"]:
-            return self._judge(["flyball", *(word.text for word in words[3:])], cwd)
+        plain = [word.text for word in words]
+        for at, text in enumerate(plain[1:], 1):
+            if text.startswith("-") and text.endswith("m") and plain[at + 1 : at + 2] == ["flyball"]:
+                return self._judge(["flyball", *plain[at + 2 :]], cwd)
+            if text.startswith("-") and text.endswith("mflyball"):
+                return self._judge(["flyball", *plain[at + 1 :]], cwd)
+            if not text.startswith("-"):
+                break
         for text in (*(word.text for word in words[1:]), *command.inputs):
             tokens = [token for token in _CODE.split(text) if token]
             for at, token in enumerate(tokens):
