@@ -24,12 +24,22 @@ from flyball.service.tokens import Scope
 _MARKS = tuple(f"{name}=".encode() for name in (LEASED, GUARDED))
 
 
-def sender_scope(ours: Address | None, theirs: Address | None, needed: Scope) -> Scope:
+Place = tuple[str, int | None] | None
+"""An end of a connection as a server of ASGI tells it."""
+
+
+def sender_scope(ours: Place, theirs: Place, needed: Scope) -> Scope:
     """What the process at the other end may do, as far as ``needed``. May take a moment for ADMIN."""
-    peer = find_peer(ours, theirs) if ours is not None and theirs is not None else None
+    here, there = _address(ours), _address(theirs)
+    peer = find_peer(here, there) if here is not None and there is not None else None
     if peer is None or peer.uid not in (0, os.geteuid()):
         return Scope.READ
     return Scope.ADMIN if needed is not Scope.ADMIN or not _is_governed(peer) else Scope.LEASE
+
+
+def _address(place: Place) -> Address | None:
+    """None for a unix socket."""
+    return (place[0], place[1]) if place is not None and place[1] is not None else None
 
 
 def _is_governed(peer: Peer) -> bool:
