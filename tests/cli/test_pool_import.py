@@ -270,3 +270,10 @@ def test_json_lists_what_was_imported(cli: Cli, tmp_path: Path) -> None:
     report = cli("pool", "import", written(tmp_path, learned(time.time())), "--json").json
     assert report["dry_run"] is False
     assert [(pool["pool"], pool["cap_now"]) for pool in report["pools"]] == [("anthropic", 3)]
+
+
+@pytest.mark.parametrize("field", ["settle_seconds", "max_global_agents", "hard_max"])
+def test_a_number_beyond_all_measure_is_refused_by_name(cli: Cli, tmp_path: Path, field: str) -> None:
+    document = {"pools": {"anthropic": {"adaptive": True, "max_global_agents": 4, field: 10**400}}}
+    result = cli("pool", "import", written(tmp_path, document))
+    assert (result.code, field in result.err) == (2, True), result.err

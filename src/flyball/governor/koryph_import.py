@@ -165,6 +165,7 @@ def _changes(record: _JsonFields) -> PoolChanges:
     return changes
 
 
+_LARGEST = 10**15
 _DURATIONS = {
     "settle_seconds": "settle_s",
     "break_seconds": "break_s",
@@ -275,6 +276,8 @@ class _JsonFields:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(name, "a whole number")
+        if abs(value) > _LARGEST:
+            raise self._wrong(name, f"a whole number up to {_LARGEST}")
         return value
 
     def flag(self, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,26 @@ def test_a_byte_order_mark_is_not_a_mistake(tmp_path: Path) -> None:
 def test_deep_nesting_and_endless_numbers_are_refused_not_crashed_on(tmp_path: Path) -> None:
     assert "nested" in refused(tmp_path, "x = " + "[" * 100_000)
     assert "not valid TOML" in refused(tmp_path, "x = " + "9" * 10_000)
+
+
+@pytest.mark.parametrize("text", ["[a" + ".a" * 100_000 + "]\nx = 1", "a" + " . 'a'" * 100_000 + " = 1"])
+def test_a_key_of_endless_parts_is_refused_at_once(tmp_path: Path, text: str) -> None:
+    """The parser takes more than a minute for one."""
+    assert "nested too deeply" in refused(tmp_path, text)
+
+
+def test_of_a_file_full_of_unknown_names_a_hundred_are_told(tmp_path: Path) -> None:
+    sections = "".join(f"[section{number}]\nx = 1\n" for number in range(20_000))
+    keys = "[run]\n" + "".join(f"key{number} = 1\n" for number in range(20_000))
+    for text in (sections, keys):
+        (tmp_path / "flyball.toml").write_text(f'[project]\nid = "blog"\n{text}')
+        assert len(read_config(tmp_path).problems) == 100
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "flyball.toml")
+    with pytest.raises(UsageError, match="is not a file"):
+        load_config(tmp_path)
 
 
 def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:

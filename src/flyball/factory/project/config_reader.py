@@ -24,6 +24,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -42,6 +43,9 @@ from flyball.host.install_hints import upgrade_command
 
 DURATION_SUFFIX = "_s"
 _SHOWN_CHARS = 60
+_DEEP_KEY = re.compile(r"""^[\s\[]*(?:[\w"'-]+\s*\.\s*){64}""", re.MULTILINE)
+_MOST_UNKNOWN = 100
+"""Of a file that is full of what is not known no more is told, one by one."""
 
 
 def expected_words(key: FieldInfo) -> str:
@@ -246,7 +250,7 @@ def parse_config(document: Mapping[str, Any]) -> Reading:
     values: dict[str, dict[str, Any]] = {}
     problems: list[ConfigProblem] = []
     for name, table in document.items():
-        if name not in _PARTS:
+        if name not in _PARTS and len(problems) < _MOST_UNKNOWN:
             kind = "section" if isinstance(table, dict) else "key"
             problems.append(ConfigProblem(name, f"is not a known {kind}; {_meant(name, _PARTS)}"))
     for name, section in _SECTIONS.items():
@@ -273,6 +277,8 @@ def check_runnable(config: ProjectConfig) -> None:
 
 
 def _read_text(path: Path) -> str:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{path} is not a file")  # a pipe would be waited for
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
@@ -292,6 +298,8 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_toml(path: Path, text: str) -> dict[str, Any]:
+    if _DEEP_KEY.search(text):  # which takes the parser longer than a person waits
+        raise UsageError(f"{path} is nested too deeply")
     try:
         return tomllib.loads(text)
     except RecursionError as error:
@@ -324,8 +332,7 @@ def _section(name: str, section: FieldInfo, table: Any) -> tuple[dict[str, Any],
     known = {key.name: key for key in fields(section.type)}
     problems = [
         ConfigProblem(f"{name}.{given}", f"is not a known key; {_meant(given, known)}")
-        for given in table
-        if given not in known
+        for given in islice((given for given in table if given not in known), _MOST_UNKNOWN)
     ]
     values: dict[str, Any] = {}
     for key in known.values():

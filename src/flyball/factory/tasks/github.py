@@ -405,9 +405,8 @@ class GithubSource:
         answer = self._ask(*args, stdin=stdin, fails=True)
         if answer.code != 0 and re.search(rb"'.*' not found", answer.err):
             for name in labels:
-                self._ask(
-                    "label", "create", name, fails=True
-                )  # most are there already, which is an error to gh
+                # Most are there already, which is an error to gh. A name may begin like an option.
+                self._ask("label", "create", "--", name, fails=True)
             return self._ask(*args, stdin=stdin)
         return self._check(answer, args)
 
