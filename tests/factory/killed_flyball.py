@@ -3,15 +3,12 @@
 Every entry is written by ``Ledger.note``, so the places where a run can be killed are, by construction, all
 the places where the ledger changes. The product knows nothing of it: ``note`` is wrapped before ``main`` is
 called.
-
-Started as a program: ``python killed_flyball.py before:advance.begun run``.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from typing import Any
 
 from flyball.core.tasks.task_run import RunPhase, Step, TaskRecord
@@ -43,10 +40,3 @@ def kill_at(point: str) -> None:
         return record
 
     Ledger.note = killed_note  # type: ignore[method-assign]
-
-
-if __name__ == "__main__":
-    from flyball.cli.main import main
-
-    kill_at(sys.argv.pop(1))
-    sys.exit(main(sys.argv[1:]))

@@ -28,7 +28,6 @@ from tests.warm import warm
 
 SOAK = bool(os.environ.get("FLYBALL_SOAK"))
 FLYBALL = [sys.executable, "-m", "flyball"]
-KILLED_FLYBALL = [sys.executable, str(Path(__file__).with_name("killed_flyball.py"))]
 AGENT = Path(__file__).with_name("scripted_agent.py")
 GREEN = "! grep -rqs bad pages"
 """The gate of every project here: no page says ``bad``."""
@@ -187,17 +186,7 @@ class Project:
 
     def start(self, *words: str, die_at: str = "", group: bool = False) -> subprocess.Popen[str]:
         """``group``: in a process group of its own, as at a terminal."""
-        process = subprocess.Popen(
-            [*([*KILLED_FLYBALL, die_at] if die_at else FLYBALL), *words],
-            cwd=self.root,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            process_group=0 if group else None,
-        )
+        process = warm().start(words, cwd=self.root, env=self.env, die_at=die_at, group=group)
         self._started.append(process)
         return process
 
