@@ -54,6 +54,7 @@ class Sizes:
     rounds: int = 3
     pace: float = 1.0
     """By how much all of it is quicker."""
+    shapes: tuple[str, ...] = tuple(SHAPES)
     calls: int = 84
     clients: int = 12
     stray_calls: int = 48
@@ -68,7 +69,7 @@ QUICK = Sizes(rounds=1, pace=5.0, stray_calls=24, agents=10, agent_s=0.5)
 def run(sizes: Sizes, progress: Progress) -> Section:
     notes = ["out-of-the-box pools; clients, provider and gateway are processes of their own"]
     figures: list[Figure] = []
-    for what in SHAPES:
+    for what in sizes.shapes:
         figures += _shape(what, sizes, progress, notes)
     for asked in _STRAYS:
         figures += _stray(asked, sizes, progress, notes)

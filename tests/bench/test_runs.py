@@ -58,7 +58,17 @@ _TINY = {
     ),
     stray.NAME: lambda: stray.run(stray.Sizes(agents=3, seconds=0.2, refused_after_s=(0.1,)), _silent),
     steps.NAME: lambda: steps.run(
-        steps.Sizes(rounds=1, pace=20.0, calls=12, clients=3, stray_calls=6, agents=3, agent_s=0.2), _silent
+        steps.Sizes(
+            rounds=1,
+            pace=20.0,
+            shapes=tuple(steps.SHAPES)[:1],
+            calls=12,
+            clients=3,
+            stray_calls=6,
+            agents=2,
+            agent_s=0.2,
+        ),
+        _silent,
     ),
     classify.NAME: lambda: classify.run(classify.Sizes(rounds=1, megabytes=1), _silent),
     limiter.NAME: lambda: limiter.run(
@@ -158,7 +168,7 @@ def test_the_command_writes_the_results_where_it_is_told(
 def test_a_bench_with_a_result_file_of_its_own_leaves_the_others_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tiny = limiter.Sizes(rounds=1, pairs=500, line_rounds=1, waiters=50, releases=20, condition_releases=5)
+    tiny = limiter.Sizes(rounds=1, pairs=50, line_rounds=1, waiters=50, releases=20, condition_releases=5)
     monkeypatch.setattr(limiter, "FULL", tiny)
     monkeypatch.setattr(command, "OWN_RESULTS", {limiter.NAME: tmp_path / "limiter.json"})
     monkeypatch.setattr(command, "RESULTS", tmp_path / "one-machine.json")
