@@ -51,7 +51,7 @@ _TINY_FLEET = fleet_figures.Sizes(
 _TINY = {
     store_cost.NAME: lambda: store_cost.run(store_cost.Sizes(rounds=2, pairs=5, few=2, many=20), _silent),
     contention.NAME: lambda: contention.run(
-        contention.Sizes(rounds=1, round_s=0.05, processes=2, live=3), _silent
+        contention.Sizes(rounds=1, round_s=0.2, processes=2, live=3), _silent
     ),
     handoff.NAME: lambda: handoff.run(
         handoff.Sizes(rounds=1, processes=4, projects=2, hold_s=0.002, pings=3), _silent
@@ -84,7 +84,7 @@ _TINY = {
             burst=6,
             waiting=4,
             hold_s=0.002,
-            light_s=0.1,
+            light_s=0.5,
             rate_s=0.05,
             rate_rounds=1,
             waiters=5,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.factory.kit import FLYBALL, Project, Ran
+from tests.factory.kit import Project, Ran
 from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 from tests.waiting import until
+from tests.warm import warm
 
 HOLDS = "(folder / 'on').touch()\nwait_for(folder / 'go')\nwrite('pages/t-1.txt', 'x')"
 
@@ -26,16 +26,7 @@ class Clone:
         project.git("clone", "--quiet", str(origin), str(self.root))
 
     def flyball(self, *words: str) -> Ran:
-        done = subprocess.run(
-            [*FLYBALL, *words],
-            cwd=self.root,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        return Ran(*warm().run(words, cwd=self.root, env=self.env, timeout_s=100.0))
 
 
 @pytest.fixture(params=["sqlite", "redis", "postgres"])

@@ -53,10 +53,10 @@ def test_it_is_fenced_when_the_store_fails_and_comes_back(broken: FaultyStore, g
         assert refused.value.verdict.reason is Reason.FENCED
         assert "was not renewed" in str(refused.value)
         assert "broken on purpose" in share.stats().error
+        assert len(fences) == 1
         broken.mend()
         until(lambda: share.stats().limit == 2, "both slots again")
         assert share.stats().error == ""
-    assert len(fences) == 1
     assert in_use(gov) == 0
 
 
