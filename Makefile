@@ -1,8 +1,8 @@
 # flyball: `make` lists the targets. Any target that needs .venv makes it first.
 
 PYTHON  ?= python3
-# Most tests wait for processes: two at a time for each core.
-JOBS    ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? 2 * cores : 16)))
+# Most tests wait for processes most of the time: four at a time for each core.
+JOBS    ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? 4 * cores : cores < 16 ? 16 : cores)))
 UPGRADE ?=
 
 VENV  := .venv
