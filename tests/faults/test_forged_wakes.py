@@ -16,6 +16,7 @@ import pytest
 
 import flyball
 from flyball.errors import WaitTimeoutError
+from flyball.wake.mailbox import path_of
 
 EXEC = [sys.executable, "-m", "flyball", "exec"]
 
@@ -37,8 +38,10 @@ def forge(home: Path) -> None:
     """Every word that a mailbox was ever sent about a claim."""
     claim_id, mailbox = waiting(home)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as forger:
+        path, nonce = path_of(mailbox), mailbox.removeprefix(path_of(mailbox))[1:]
         for word in (-1 - claim_id, claim_id, -1):
-            forger.sendto(str(word).encode(), mailbox)
+            for told in (f"{word}", f"{nonce} {word}"):
+                forger.sendto(told.encode(), path)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flyball.wake.inbox import Inbox, Wake
-from flyball.wake.mailbox import LOOK, OVERFLOW, Mailbox, open_mailbox, send
+from flyball.wake.mailbox import LOOK, OVERFLOW, Mailbox, open_mailbox, path_of, send
 
 LONG_S = 60.0
 
@@ -114,7 +114,7 @@ def test_mail_waits_a_moment_for_a_step_that_says_more(run: Callable[[Scene], No
 def test_a_mailbox_whose_file_is_gone_is_made_anew_and_all_look(run: Callable[[Scene], None]) -> None:
     async def scene(inbox: Recording) -> None:
         assert not inbox.mend()
-        Path(inbox.address).unlink()
+        Path(path_of(inbox.address)).unlink()
         assert inbox.mend()
         assert inbox.misses == 1
         with inbox.waiter(7) as waiter:

@@ -74,7 +74,7 @@ def test_an_address_that_is_too_long_reaches_no_mailbox() -> None:
 def test_nonsense_in_the_mail_is_ignored(box: Mailbox) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
         for junk in (b"", b"x", b"1 2", b"\xff", b"9" * 200):
-            stranger.sendto(junk, box.address)
+            stranger.sendto(junk, box.path)
     send(box.address, 5)
     assert box.drain()[-1:] == [5]
 
@@ -82,7 +82,7 @@ def test_nonsense_in_the_mail_is_ignored(box: Mailbox) -> None:
 def test_closing_removes_the_socket(home: Path) -> None:
     box = Mailbox(mail_folder(home))
     box.close()
-    assert not os.path.exists(box.address)
+    assert not os.path.exists(box.path)
     assert send(box.address, 1) is Delivery.MISSING
 
 
@@ -151,10 +151,8 @@ def test_sockets_without_a_listener_are_swept(home: Path) -> None:
     (home / "wake" / "file").write_text("not a socket")
     assert abandoned(home / "wake") == [home / "wake" / "dead"]
     assert sweep(home / "wake") == [str(home / "wake" / "dead")]
-    assert sorted(path.name for path in (home / "wake").iterdir()) == sorted(
-        [Path(alive.address).name, "file"]
-    )
-    assert set(alive.drain()) == {0}, "asking who listens names no claim"
+    assert sorted(path.name for path in (home / "wake").iterdir()) == sorted([Path(alive.path).name, "file"])
+    assert alive.drain() == [], "asking who listens names no claim"
     alive.close()
 
 
@@ -180,3 +178,28 @@ def test_a_mailbox_is_not_put_back_where_another_user_could_listen_in(home: Path
     folder_for(home).chmod(0o777)
     assert not box.mend()
     assert send(box.address, 7) is Delivery.MISSING
+
+
+def test_a_message_without_the_nonce_of_the_mailbox_is_dropped(home: Path) -> None:
+    """The nonce is in no file's name: who lists the folder cannot wake a waiter."""
+    box, other = Mailbox(mail_folder(home)), Mailbox(mail_folder(home))
+    nonce = box.address.removeprefix(box.path)
+    assert nonce not in " ".join(path.name for path in Path(box.path).parent.iterdir())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as forger:
+        for word in ("7", "-1", "0" * 16 + " 7", other.address.removeprefix(other.path)[1:] + " 7"):
+            forger.sendto(word.encode(), box.path)
+    assert box.drain() == []
+    assert send(box.address, 7) is Delivery.SENT
+    assert box.drain() == [7]
+    assert send(box.path, 7) is Delivery.SENT, "as a flyball without nonces would"
+    assert box.drain() == []
+    box.close()
+    other.close()
+
+
+def test_a_mailbox_of_a_flyball_without_nonces_is_told_as_before(home: Path) -> None:
+    path = str(mail_folder(home) / "older")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as older:
+        older.bind(path)
+        assert send(path, 7) is Delivery.SENT
+        assert older.recv(32) == b"7"

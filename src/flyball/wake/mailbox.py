@@ -1,8 +1,10 @@
 """A unix datagram socket that other processes can drop a claim's id into.
 
 The message says "look at this claim", and the store says what is true: any process of this user can write
-into a mailbox, so a message proves nothing. A full mailbox means that its owner has plenty of reasons to look
-already; a mailbox on which no process listens means that its owner is gone.
+into a mailbox, so a message proves nothing. A mailbox has a nonce in its address, which is not in its
+file's name: a message without it was sent by a process that never read the ask, and is dropped. A full
+mailbox means that its owner has plenty of reasons to look already; a mailbox on which no process listens
+means that its owner is gone.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ LOOK = -1
 """In place of a claim: something may have been missed, look at everything."""
 
 
+_MARK = "#"
 _numbers = count(1)
 
 
@@ -71,10 +74,12 @@ class Mailbox:
     def __init__(self, folder: Path) -> None:
         self._pid = os.getpid()
         # Processes of two pid namespaces may share the folder, and a pid.
-        self.address = str(folder / f"{self._pid}-{next(_numbers)}-{os.urandom(3).hex()}")
+        self.path = str(folder / f"{self._pid}-{next(_numbers)}-{os.urandom(3).hex()}")
+        nonce = os.urandom(8).hex()
+        self.address, self._nonce = f"{self.path}{_MARK}{nonce}", f"{nonce} ".encode()
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.address)
-        self._socket = _listening(self.address)
+            os.unlink(self.path)
+        self._socket = _listening(self.path)
         # Left to the garbage collector, the socket may go before the object that would have closed it.
         self._forget = weakref.finalize(self, self._socket.close)
 
@@ -90,7 +95,9 @@ class Mailbox:
         """The next claim we were told to look at; None if no mail has come."""
         while True:
             try:
-                return int(self._socket.recv(32))
+                told = self._socket.recv(64)
+                if told.startswith(self._nonce):
+                    return int(told.removeprefix(self._nonce))
             except (BlockingIOError, ConnectionError):
                 return None
             except ValueError:
@@ -105,11 +112,11 @@ class Mailbox:
 
     def mend(self) -> bool:
         """A cleaner, or a person, may have removed the file: the socket lives on, and cannot be reached."""
-        if os.path.exists(self.address):
+        if os.path.exists(self.path):
             return False
         try:
-            _private(Path(self.address).parent)
-            fresh = _listening(self.address)
+            _private(Path(self.path).parent)
+            fresh = _listening(self.path)
         except OSError:
             return False
         self._forget()
@@ -120,11 +127,22 @@ class Mailbox:
         self._socket.close()
         if self.ours:
             with contextlib.suppress(OSError):
-                os.unlink(self.address)
+                os.unlink(self.path)
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
+
+
+def path_of(address: str) -> str:
+    """The socket's file."""
+    return _split(address)[0]
+
+
+def _split(address: str) -> tuple[str, str]:
+    """File and nonce; a mailbox of an older flyball has none."""
+    path, mark, nonce = address.rpartition(_MARK)
+    return (path, nonce) if mark and len(nonce) == 16 else (address, "")
 
 
 def _listening(address: str) -> socket.socket:
@@ -181,8 +199,9 @@ def send(address: str, claim_id: int) -> Delivery:
     """Tell the owner of a mailbox to look at a claim. Never blocks."""
     if not address.startswith("/"):
         return Delivery.PUBLISHED
+    path, nonce = _split(address)
     try:
-        _sender().sendto(str(claim_id).encode(), address)
+        _sender().sendto(f"{nonce} {claim_id}".strip().encode(), path)
     except BlockingIOError:
         return Delivery.FULL
     except OSError as error:
@@ -212,7 +231,7 @@ def discard(address: str) -> None:
     """Remove the socket of an owner who is known to be dead."""
     if address.startswith("/"):
         with contextlib.suppress(OSError):
-            os.unlink(address)
+            os.unlink(path_of(address))
 
 
 def abandoned(folder: Path) -> list[Path]:
