@@ -44,7 +44,7 @@ class Upstream:
 
     @property
     def authority(self) -> str:
-        """As the ``Host`` header says it."""
+        """Host and port, as the ``Host`` header names them."""
         usual = {"http": 80, "https": 443}[self.scheme]
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == usual else f"{host}:{self.port}"
@@ -55,7 +55,7 @@ class Route:
     """One request's way: for whom, under which pool, to which server, and the path there."""
 
     pool: str
-    """As the address says, or else that of the host; its families are not looked at here."""
+    """The one that the address names, or else that of the host; its families are not looked at here."""
     project: str
     name: str
     upstream: Upstream
@@ -74,7 +74,7 @@ class ControlRequest:
     what: str
     nonce: str
     proof: str
-    """That the asker knows the secret."""
+    """Shows that the asker knows the secret."""
 
 
 def parse_upstream(scheme: str, authority: str) -> Upstream:

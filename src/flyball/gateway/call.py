@@ -48,7 +48,7 @@ from flyball.integrations.retry import (
 )
 
 WAIT_S = 240.0
-"""As long as a call waits whose client does not say its time-out. Node's fetch gives up after 300 s."""
+"""How long a call waits whose client does not say its time-out. Node's fetch gives up after 300 s."""
 LONGEST_WAIT_S = 540.0
 TIMEOUT_HEADERS = (b"x-stainless-read-timeout", b"x-stainless-timeout", b"x-server-timeout")
 """In seconds, from the official SDKs; one of them may say that it was not given."""
@@ -82,11 +82,11 @@ class Request:
         return b"transfer-encoding" in self._values
 
     def header(self, name: bytes) -> str:
-        """By its name in small letters; empty where there is none."""
+        """The value of the header of this name in small letters; empty where there is none."""
         return self._values.get(name, b"").decode("latin-1")
 
     def dump(self, route: Route) -> bytes:
-        """For the provider: the same headers in the same order, for its own host."""
+        """What is sent to the provider: the same headers in the same order, with the host's own name."""
         lines = [
             f"{self.method} {route.path} HTTP/{self.version}\r\nHost: {route.upstream.authority}\r\n".encode(
                 "latin-1"

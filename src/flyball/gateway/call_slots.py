@@ -87,7 +87,7 @@ class _PoolCalls:
 
     waiting: list[_WaitingCall] = field(default_factory=list)
     in_flight: Counter[str] = field(default_factory=Counter)
-    """By project."""
+    """How many calls of each project are in flight."""
     kept: list[HeldLease] = field(default_factory=list)
     turn: float = 0.0
     turns: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -327,7 +327,7 @@ class AttemptSlot:
     __slots__ = ("_gate", "_held")
 
     hears_repeats = True
-    """As a lease does."""
+    """A repeated refusal is reported here, too, as it is on a lease."""
 
     def __init__(self, gate: CallGate) -> None:
         self._gate = gate

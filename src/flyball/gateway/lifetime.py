@@ -57,7 +57,7 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        """With its token: the start of every base address that leads through it."""
+        """What every base address that leads through it begins with, its token included."""
         return f"http://{HOST}:{self.port}/{self.token}"
 
 

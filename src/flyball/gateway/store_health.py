@@ -42,7 +42,7 @@ class StoreHealth:
 
     @property
     def away_s(self) -> float:
-        """For how long it has been away, the sleep of the machine counted."""
+        """How long it has been away, the sleep of the machine counted."""
         return 0.0 if self.answers else boot_seconds() - self._away_since
 
     def keep(self) -> None:

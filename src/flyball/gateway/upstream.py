@@ -29,7 +29,7 @@ from flyball.integrations.response_stream import DEAF, ResponseListener, listene
 
 CONNECT_S = 10.0
 ERROR_BODY_BYTES = 64 * 1024
-"""As much of an error as is read to understand it."""
+"""How many bytes of an error are read to understand it."""
 HEAD_BYTES = 256 * 1024
 IDLE_S = 30.0
 """An unused connection is kept this long: less than providers keep theirs."""
@@ -73,7 +73,7 @@ class Answer:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.body = bytearray()
-        """Of an error: what is needed to understand it."""
+        """The beginning of an error's body: what is needed to understand it."""
         self.ready: asyncio.Future[None] = loop.create_future()
         """The head of a good answer is there, or enough of an error."""
         self.done: asyncio.Future[None] = loop.create_future()

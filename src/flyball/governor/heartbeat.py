@@ -7,7 +7,7 @@ takes back what the dead ones left, also those whose wrapper is gone. A release 
 out with the next beat that gets through.
 
 A lease that is not confirmed stays counted until its holder is known to be dead or the backstop has passed
-since the last word from its host: a missed beat never ends anybody's work. A server that cannot be reached is
+since the last word from its host: a missed beat never ends any work. A server that cannot be reached is
 tried again at the next beat.
 """
 

@@ -4,7 +4,7 @@ Durations are relative to the moment it was taken, so the record means the same 
 
 Of ``status``: who holds share leases of a pool, and which hosts hold leases and are heard.
 
-All of it is the store's view. A holder that has fenced itself cannot say so to anybody; but when it was last
+All of it is the store's view. A holder that has fenced itself cannot tell the store; but when it was last
 heard, and by when it must have closed its gate, the store knows.
 """
 

@@ -11,6 +11,8 @@ _KIND_LIMIT = 60
 
 
 class HookEventKind(Enum):
+    """What happened in a session, in the same words for every runtime."""
+
     SESSION_BEGINS = "session begins"
     SESSION_ENDS = "session ends"
     SUBAGENT_WANTED = "subagent wanted"
@@ -31,6 +33,8 @@ class HookEventKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookEvent:
+    """One call of a hook, as far as it matters here."""
+
     kind: HookEventKind
     folder: str = ""
     """Where the session works."""

@@ -284,7 +284,7 @@ def _check(root: JsonNode) -> None:
 
 
 def _write(path: Path, content: bytes | None, *, before: bytes | None) -> None:
-    """In the place of what is there, if that is still ``before``."""
+    """Replace what is there, if that is still ``before``."""
     real = Path(os.path.realpath(path))
     try:
         if _read(real) != before:

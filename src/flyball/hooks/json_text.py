@@ -36,12 +36,12 @@ class JsonNode:
     """A value and its place in the text."""
 
     start: int
-    """Of a member: where its key begins."""
+    """Where the key of a member begins."""
     opens: int
     """Where the value itself begins."""
     end: int
     value: Any
-    """Of an object or a list: an empty one of its type; what is in it are the children."""
+    """An empty object or list where it is one; what is in it are the children."""
     key: str | None = None
     children: list[JsonNode] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class JsonNode:
         return next((child for child in self.children if child.key == key), None)
 
     def plain(self) -> Any:
-        """As json.loads would give it."""
+        """The value that json.loads would give."""
         if self.is_object:
             return {child.key: child.plain() for child in self.children}
         return [child.plain() for child in self.children] if self.is_list else self.value

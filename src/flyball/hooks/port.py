@@ -37,6 +37,8 @@ class HookEntry:
 
 
 class HookRuntime(Protocol):
+    """A runtime that calls hooks: where they are installed, and what their events mean."""
+
     name: str
     entries: Sequence[HookEntry]
 

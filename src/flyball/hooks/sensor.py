@@ -177,7 +177,7 @@ class Sensor:
 
 
 def _refusal_words(error: RefusedError, wait_s: float) -> str:
-    """For the model: what happened, and that it did nothing wrong."""
+    """What the model is told: what happened, and that it did nothing wrong."""
     from dataclasses import replace
 
     from flyball.core.pool.verdict import span_words

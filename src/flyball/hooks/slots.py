@@ -32,6 +32,8 @@ ABOVE_ORDINARY = 1
 
 
 class Slots:
+    """The slots of one session and its subagents, in the state that they are kept in."""
+
     def __init__(self, runtime: str, holder: Holder, *, calls_counted: bool) -> None:
         self.runtime, self.calls_counted = runtime, calls_counted
         self._holder, self._governor = holder, Governor()

@@ -30,6 +30,8 @@ Request = tuple[str, Any, dict[str, Any]]
 
 
 class AiohttpWire:
+    """Sends a call with aiohttp, and reads its answer."""
+
     is_async = True
 
     def __init__(self, session: ClientSession) -> None:

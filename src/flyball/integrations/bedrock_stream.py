@@ -31,13 +31,15 @@ _KINDS = {
 
 
 def listener_for_answer(headers: Mapping[str, str]) -> ResponseListener:
-    """For the body of a good answer of any service of AWS."""
+    """What listens to the body of a good answer of any service of AWS."""
     if headers.get("content-type", "").startswith("application/vnd.amazon.eventstream"):
         return _EventFrames()
     return listener_for(plain_headers(headers))
 
 
 class _EventFrames:
+    """Reads the binary frames in which AWS sends events."""
+
     finished = False
 
     def __init__(self) -> None:

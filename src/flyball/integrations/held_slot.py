@@ -37,6 +37,8 @@ class RepeatedRelease(BaseException):
 
 
 class _BaseHold:
+    """What holding a slot is in a thread and in an event loop alike."""
+
     def __init__(self, entry: SlotRequest, ticket: SlotTicket) -> None:
         self._entry, self._ticket = entry, ticket
         self._freed = threading.Lock()
@@ -119,7 +121,7 @@ class AsyncHold(_BaseHold):
         return cls(entry, await entry.__aenter__(), loop)
 
     async def tell(self, signal: Signal, *, news: bool) -> None:
-        """As a thread's; where the report is written, the loop goes on meanwhile."""
+        """The same as in a thread; while the report is written the loop goes on."""
         said = self._report(signal, news=news)
         if said is None:
             return

@@ -23,7 +23,7 @@ from flyball.integrations.response_stream import (
 )
 
 ERROR_BODY_BYTES = 64 * 1024
-"""As much of an error as is read to understand it. The rest stays for the caller."""
+"""How many bytes of an error are read to understand it. The rest stays for the caller."""
 _UNREAD: StreamHead[Any] = StreamHead((), None)
 
 

@@ -21,6 +21,8 @@ from flyball.integrations.urllib3_body import RawRelay, plain_headers
 
 
 class RequestsWire:
+    """Sends a call with requests, and reads its answer."""
+
     is_async = False
 
     def call(self, request: requests.PreparedRequest) -> Call:

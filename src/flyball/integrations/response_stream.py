@@ -30,13 +30,16 @@ _ZIPPED = ("gzip", "x-gzip", "deflate")
 _EITHER_HEADER = 32 + zlib.MAX_WBITS
 _PIECE_BYTES = 64 * 1024
 _LAST_EVENT = re.compile(rb'^data: ?(?:\[DONE\]|\{"type": ?"message_stop")', re.MULTILINE)
-"""Of OpenAI's chats, and of Anthropic's messages. A text with these words has no line of its own."""
+"""The last events of OpenAI's chats and of Anthropic's messages. A text with these words has no line of its
+own."""
 _LAST_BYTES = 128
 _BODY_BYTES = 4 * 1024 * 1024
 """A longer JSON body is not read: it is a file, and not an answer of a model."""
 
 
 class ResponseListener(Protocol):
+    """Reads the body of an answer along with its reader."""
+
     def hear(self, part: bytes) -> Signal | None:
         """An error that this part of the body tells of."""
 
@@ -53,6 +56,8 @@ class ResponseListener(Protocol):
 
 
 class _NullListener:
+    """Listens to nothing: what comes is not the answer of a model."""
+
     used: Mapping[str, float] = {}
     finished = False
 
@@ -147,7 +152,7 @@ DEAF: ResponseListener = _NullListener()
 
 
 def listener_for(headers: Mapping[str, str]) -> ResponseListener:
-    """For the body of a good answer with these headers."""
+    """What listens to the body of a good answer with these headers."""
     encoding = headers.get("content-encoding", "").strip().lower()
     kind = headers.get("content-type", "").lower()
     if encoding not in _PLAIN + _ZIPPED:

@@ -64,7 +64,7 @@ FINE = frozenset({SignalKind.OK, SignalKind.NEAR_LIMIT, SignalKind.SLOW})
 
 
 class RetryReason(Enum):
-    """What decided."""
+    """Why a call is tried again, or not."""
 
     FINE = "the answer is good"
     HOPELESS = "trying again changes nothing"

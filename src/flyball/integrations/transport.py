@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Library = Literal["httpx2", "httpx"]
 _ANSWER_S, _CONNECT_S = 600.0, 5.0
-"""As the official SDKs: a long answer may take minutes, a connection may not."""
+"""The same as in the official SDKs: a long answer may take minutes, a connection may not."""
 _RULES = tuple(RuleOptions.__annotations__)
 
 

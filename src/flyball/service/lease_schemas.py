@@ -58,7 +58,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimView(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease or a ticket, as anybody may see it."""
+    """A lease or a ticket, as any caller may see it."""
 
     id: int
     state: str

@@ -4,7 +4,7 @@ Every scalar stays the text that was written: ``id: 007`` is ``"007"``, ``title:
 is its digits. What a value means is decided where its key is known (``fields.py``). Only an unquoted
 ``null``, ``~`` or nothing at all is None.
 
-The text comes from anybody, so it is read from the parser's events and never constructed: aliases are refused
+The text is not trusted, so it is read from the parser's events and never constructed: aliases are refused
 (a few lines of them could grow into gigabytes), nesting and length are bounded, and a key that is there twice
 is an error, not a choice.
 

@@ -2,7 +2,7 @@
 
     renewing   sleeps until the next renewal is due (core/share_lease/holder.py), is woken early by mail or by
                what happens at the queue, and talks to the store. It may hang there.
-    fencing    sleeps until the time of the last answered renewal is up. It never talks to anybody, so a store
+    fencing    sleeps until the time of the last answered renewal is up. It never talks to the store, so one
                that hangs cannot keep it from closing the queue.
 
 All that both decide on, and the queue, changes under the queue's one lock, so that a renewal never declares

@@ -28,7 +28,7 @@ class Address:
     conninfo: str = field(repr=False)
     """For the driver, with whatever is secret."""
     words: str
-    """For anybody: no user, no password, no options."""
+    """What any user may be shown: no user, no password, no options."""
     space: str
     answer_s: float
     connections: int

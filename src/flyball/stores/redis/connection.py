@@ -49,7 +49,7 @@ SCHEMES = {
 
 
 def without_password(url: str) -> str:
-    """An address that may be shown to anybody: no user, no password, no options."""
+    """An address that may be shown to any user: no user, no password, no options."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"
