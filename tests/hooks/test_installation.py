@@ -205,6 +205,31 @@ def powerless(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.parametrize("content", [b'{"a": "caf\xe9"}', "{}".encode("utf-16"), b"{}\0", b'{"a": 1,}'])
+@pytest.mark.parametrize("verb", ["install", "remove", "show"])
+def test_settings_that_are_not_json_in_utf8_are_refused_in_words(
+    verb: str, content: bytes, person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = write(settings_of("claude"), "")
+    settings.write_bytes(content)
+    assert main(["hooks", verb, "claude"]) == 2
+    assert f"cannot understand {settings}" in capsys.readouterr().err
+    assert settings.read_bytes() == content
+
+
+@pytest.mark.parametrize("verb", ["install", "remove", "show"])
+def test_settings_that_are_a_pipe_are_neither_waited_for_nor_replaced(
+    verb: str, person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of("claude")
+    settings.parent.mkdir()
+    os.mkfifo(person / "pipe")
+    settings.symlink_to(person / "pipe")
+    assert main(["hooks", verb, "claude"]) == 2
+    assert "a device or a pipe" in capsys.readouterr().err
+    assert stat.S_ISFIFO(os.stat(settings).st_mode)
+
+
 @pytest.mark.parametrize("barred", ["file", "folder"])
 def test_settings_that_are_read_only_are_left_as_they_are(barred: str, person: Path) -> None:
     path = write(settings_of("claude"), SETTINGS)

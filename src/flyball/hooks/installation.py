@@ -175,6 +175,7 @@ def _without_entries(path: Path, before: bytes | None, original: bytes | None) -
     """The settings without our entries, and without what only they were in and the original had not."""
     if before is None:
         return None
+    _parse(path, before)
     text = before.decode()
     kept = _parse(path, original) if original is not None and original.strip() else None
     kept_hooks = kept.member(_HOOKS) if kept is not None else None
@@ -245,6 +246,9 @@ def _read_plugin(path: Path, before: bytes) -> Installed | None:
 
 def _read(path: Path) -> bytes | None:
     try:
+        # A pipe would be waited for, and a device replaced.
+        if not stat.S_ISREG(os.stat(path).st_mode) and not path.is_dir():
+            raise OSError(errno.EINVAL, "it is a device or a pipe")
         return path.read_bytes()
     except FileNotFoundError:
         return None
