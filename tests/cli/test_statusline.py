@@ -57,6 +57,13 @@ def test_one_short_line_and_the_pool_is_told(home: Path, governor: Governor) -> 
     assert shown(session(72)) == "5h 72% 70 min | 7d 18% 3 d | anthropic 0/8"
 
 
+def test_a_window_from_which_on_the_pool_warns_is_marked(home: Path, governor: Governor) -> None:
+    governor.set_pool("anthropic", cap=8, usage_warn=0.7)
+    shown(session(72))
+    until(lambda: list((home / "statusline").glob("*.json")), "what is kept")
+    assert shown(session(72)) == "5h 72%! 70 min | 7d 18% 3 d | anthropic 0/8"
+
+
 def test_a_session_that_says_nothing_shows_what_others_measured(home: Path, governor: Governor) -> None:
     shown(session(41))
     until(lambda: list((home / "statusline").glob("*.json")), "what is kept")

@@ -25,7 +25,7 @@ from typing import Any
 SUMMARY = """Print one short line for Claude Code's status line: how full the account's windows are, when they
 reset, and the pool. Reads the record that Claude Code gives on stdin; what it says about the windows reaches
 the pool, so interactive sessions are measured too. Set it up in ~/.claude/settings.json:
-"statusLine": {"type": "command", "command": "flyball statusline"}"""
+"statusLine": {"type": "command", "command": "flyball statusline", "refreshInterval": 10}"""
 EXAMPLE = """flyball statusline
 flyball statusline --pool anthropic:work
 echo '{"rate_limits": {"five_hour": {"used_percentage": 72}}}' | flyball statusline --json"""
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         ]
         print(json.dumps({"windows": known, "pool": pool}))
     else:
-        print(line(windows, str(pool), now))
+        print(line(windows, str(pool), now, warn=_number(kept.get("warn"))))
     sys.stdout.flush()
     news = reported if _is_news(reported, kept, now) else {}
     if news or not now - FRESH_S <= _number(kept.get("at")) <= now:
@@ -83,15 +83,18 @@ def windows_in(record: dict[str, Any], now: float) -> Windows:
     return found
 
 
-def line(windows: Windows, pool: str, now: float) -> str:
-    """
-    >>> line({"5h": (0.72, 4200.0), "7d": (0.18, None)}, "anthropic 3/8, 2 waiting", 0.0)
-    '5h 72% 70 min | 7d 18% | anthropic 3/8, 2 waiting'
+def line(windows: Windows, pool: str, now: float, *, warn: float = 0.0) -> str:
+    """``warn``: the part of a window from which on the pool warns; 0 or less: never.
+
+    >>> line({"5h": (0.72, 4200.0), "7d": (0.18, None)}, "anthropic 3/8, 2 waiting", 0.0, warn=0.7)
+    '5h 72%! 70 min | 7d 18% | anthropic 3/8, 2 waiting'
     """
     from flyball.core.pool.verdict import span_words
 
     parts = [
-        f"{name} {used * 100:.0f}%" + (f" {span_words(resets - now)}" if resets is not None else "")
+        f"{name} {used * 100:.0f}%"
+        + ("!" if 0 < warn <= used else "")
+        + (f" {span_words(resets - now)}" if resets is not None else "")
         for name, (used, resets) in sorted(windows.items())
     ]
     return " | ".join([*parts, *([pool] if pool else [])]) or "flyball: nothing measured yet"
@@ -188,10 +191,11 @@ def _tell_and_look(pool: str, news: Windows, path: str) -> None:
         for each in account_windows(snapshot, account)
     }
     seen = next((each for each in snapshot.pools if each.name == pool), None)
-    words = ""
+    words, warn = "", 0.0
     if seen is not None:
+        warn = seen.settings.usage_warn
         waiting = f", {seen.waiting} waiting" if seen.waiting else ""
         words = f"{pool} {seen.in_use}/{seen.cap}{waiting}{', closed' if seen.closed_until else ''}"
     kept = {"at": now, "told_at": now if news else _read_kept(path).get("told_at"), "windows": windows}
     Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_file(Path(path), json.dumps({**kept, "pool": words}).encode(), durable=False)
+    replace_file(Path(path), json.dumps({**kept, "pool": words, "warn": warn}).encode(), durable=False)
