@@ -429,6 +429,6 @@ def test_a_subagent_begins_without_a_look_at_the_state_where_its_call_has_waited
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "flyball.hooks.sensor" in imported
-    assert not {"sqlite3", "asyncio", "flyball.governor.governor", "argparse"} & imported
+    assert not {"sqlite3", "asyncio", "flyball.governor.governor", "argparse", "ast"} & imported
     agent.tell("SubagentStop", agent_id="a1", agent_type="Explore")
     assert names(governor) == [f"claude-{agent.pid}"]

@@ -34,6 +34,9 @@ def _answer(runtime_name: str, event_name: str, wait_s: str = "0") -> str:
 
     # What is loaded here is never garbage, and looking for it would cost a tenth of the time.
     gc.disable()
+    from flyball.host.delayed_module import delay_rarely_used
+
+    delay_rarely_used()
     from flyball.hooks.registry import load_hooks
 
     runtime = load_hooks(runtime_name)

@@ -40,6 +40,8 @@ TRANSITIONS: Mapping[tuple[Phase, BreakerEvent], Phase] = {
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
+    """Where the breaker of a pool stands."""
+
     phase: Phase = Phase.CLOSED
     open_until: float = 0.0
     reopens: int = 0

@@ -216,6 +216,8 @@ class ClockRow:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
+    """What is the matter with a file, in words too; no diagnosis: nothing."""
+
     diagnosis: Diagnosis | None = None
     words: str = ""
     clock: ClockRow | None = None
