@@ -392,6 +392,54 @@ def test_a_retry_that_is_refused_undoes_the_probe_that_it_answers_and_closes_not
     assert (d.gate.cap, d.gate.limits.closed_until) == (8, None)
 
 
+def long_wait(d: Driver, scope: str = "") -> list[CallStart]:
+    """Calls take 2 s, and then one of those in flight is told to come back in a minute."""
+    for start in d.fill():
+        d.now = T0 + 2.0
+        d.end(start)
+    starts = d.fill()
+    d.wait(0.2)
+    d.end(starts.pop(), Signal(SignalKind.THROTTLED, 60.0, scope=scope))
+    return starts
+
+
+def test_after_a_lone_refusal_one_call_is_tried_two_holds_later_and_others_follow_if_it_is_served() -> None:
+    d = driver()
+    refused_at = T0 + 2.2
+    for start in long_wait(d):
+        d.end(start)
+    assert d.gate.earliest_start(d.now) == pytest.approx(refused_at + 4.0)
+    d.now = d.gate.earliest_start(d.now)
+    assert len(d.fill()) == 1
+    d.wait(2.0)
+    assert len(d.fill()) > 1
+
+
+def test_a_call_that_is_tried_and_refused_closes_the_pool_as_long_as_it_is_told() -> None:
+    d = driver()
+    for start in long_wait(d):
+        d.end(start)
+    d.now = d.gate.earliest_start(d.now)
+    (tried,) = d.fill()
+    d.wait(0.2)
+    d.end(tried, Signal(SignalKind.THROTTLED, 55.0))
+    assert d.gate.limits.closed_until == pytest.approx(d.now + 55.0)
+
+
+def test_a_refusal_that_is_not_alone_closes_the_pool_as_long_as_it_is_told() -> None:
+    d = driver()
+    starts = long_wait(d)
+    d.wait(0.1)
+    d.end(starts[0], Signal(SignalKind.THROTTLED, 60.0))
+    assert d.gate.earliest_start(d.now) == pytest.approx(d.now + 60.0)
+
+
+def test_where_the_provider_says_that_it_is_a_quota_the_pool_waits_as_long_as_it_is_told() -> None:
+    d = driver()
+    long_wait(d, scope="tokens")
+    assert d.gate.limits.closed_until == pytest.approx(d.now + 60.0)
+
+
 def test_another_controller_keeps_the_level_and_nothing_else_that_was_learned() -> None:
     d = driver()
     starts = d.fill()

@@ -78,6 +78,8 @@ class MeasuredState:
     overloads: tuple[float, ...] = ()
     hold_s: float = 0.0
     """How long leases were held lately; 0 until one has ended. It bounds every pause."""
+    tried_at: float = NEVER
+    """When a call is tried after a refusal whose Retry-After is long."""
     still: bool = False
     """An answer said that the limit is near, or came slowly; growth waits for one that says neither."""
 

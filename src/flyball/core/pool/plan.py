@@ -167,7 +167,9 @@ def _apply_congestion(
     binds_one = governed and controller_for(s).binds_one_call(memory.cap, s, context)
     if context.signal.repeated and not binds_one:
         return memory
-    if not binds_one:
+    known = context.explained or memory.quota.believed or context.signal.scope in QUOTA_SCOPES
+    shortens = governed and not known and controller_for(s).shortens_wait(memory.cap, s, context)
+    if not (binds_one or shortens):
         memory = _close_for_retry_after(memory, s, context.signal, note)
     if governed and not context.explained:
         return _lower_cap(memory, meters, s, context, note)

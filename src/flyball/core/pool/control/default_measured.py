@@ -15,8 +15,10 @@ that *is* the capacity, so the level becomes exactly that, not half of it.
 one by one, a confirmation apart, and every silent step halves the gap: what still refuses is met by one call
 and not by a volley. Caution is bounded by the holds really seen: a first pause lasts at most half a hold, no
 pause is longer than one, and starts are never so far apart that the level could not be filled within half a
-hold. An answer that says that the limit is near, or that comes slowly, stops growth until another says
-neither.
+hold. A Retry-After may be longer. Where one call alone was refused it may be that call's own, so after two
+holds one call is tried, as starts come one by one then; if it or another of those sent before is refused too,
+the pool waits as long as it was told. An answer that says that the limit is near, or that comes slowly, stops
+growth until another says neither.
 
 **Growing.** A level is *firm* once a call was admitted that filled it and the time that a refusal usually
 takes has passed in silence; that call need not have finished. From firm ground it probes: at once and with
@@ -77,6 +79,9 @@ DEEPER = (0.75, 0.5)
 """A first fall goes to what was measured; one that follows at once goes this much deeper, and climbs back."""
 FIRST_PAUSE = 0.5
 """Nothing starts for at most this part of a usual hold after a first fall."""
+LONE_HOLDS = 2.0
+"""After so many holds one call is tried while the longer Retry-After of a lone refusal runs: what was in
+flight has ended, and none of it was refused."""
 PAUSE = 0.25
 """The same after a second fall, doubling with each further one."""
 SPACED_TIMES = 16
@@ -117,7 +122,7 @@ class MeasuredController:
         if context.signal.kind is SignalKind.OVERLOADED:
             return _count_overload(state, own, context)
         if _is_old_news(own, s, context):
-            return _refine(state, own, s, context), CapEvent.COUNTED
+            return _wait_whole(_refine(state, own, s, context), s, context), CapEvent.COUNTED
         if context.signal.kind is SignalKind.TIMEOUT:
             return _lower(state, own, s, context, level=state.level * 0.75, least=state.level * 0.75)
         own = replace(own, reject_s=_usual_reject_s(own.reject_s, s, context))
@@ -126,7 +131,12 @@ class MeasuredController:
             return _undo_probe(state, own, s, context, served)
         # Refused with little in flight: then it is not about how much is. Be careful, not small.
         least = state.level / 2 if own.falls == 0 else 0.0
-        return _lower(state, own, s, context, level=served * _kept_part(own), least=least)
+        lone_s = LONE_HOLDS * context.hold_mean_s if self.shortens_wait(state, s, context) else 0.0
+        state, event = _lower(state, own, s, context, level=served * _kept_part(own), least=least)
+        if not lone_s:
+            return state, event
+        tried_at = now + lone_s
+        return replace(state, hold_until=tried_at, measured=replace(_own(state), tried_at=tried_at)), event
 
     def on_usage(self, state: CapState, s: PoolSettings, usage: UsageSample) -> CapState:
         own, state = replace(_own(state), hold_s=usage.hold_mean_s), clamp_level(state, s)
@@ -168,6 +178,13 @@ class MeasuredController:
         own = _own(state)
         throttled = context.signal.kind is SignalKind.THROTTLED
         return throttled and (_is_probe(state, own, context) or _is_old_news(own, s, context))
+
+    def shortens_wait(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:
+        own = _own(state)
+        wait_s = min(context.signal.retry_after_s or 0.0, s.retry_after_max_s)
+        throttled = context.signal.kind is SignalKind.THROTTLED
+        first = own.falls == 0 and cap_for(state, s) > s.cap_floor
+        return throttled and first and 0 < LONE_HOLDS * context.hold_mean_s < wait_s
 
     def blames_quota(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:
         return context.signal.kind is SignalKind.THROTTLED and not self.binds_one_call(state, s, context)
@@ -338,7 +355,7 @@ def _spaced_until(state: CapState, own: MeasuredState, s: PoolSettings) -> float
 
 def _relax_holding(state: CapState, own: MeasuredState, s: PoolSettings, now: float) -> CapState:
     """A pause or a gap that began before a hold was seen is bounded by the first one that is."""
-    if own.hold_s > 0 and state.hold_until > now:
+    if own.hold_s > 0 and state.hold_until > max(now, own.tried_at):
         most_s = _pause_s(own, s, falls=max(0, own.falls - 1))
         state = replace(state, hold_until=min(state.hold_until, own.epoch_at + most_s))
     if not state.spaced_s:
@@ -359,6 +376,15 @@ def _is_old_news(own: MeasuredState, s: PoolSettings, context: SignalContext) ->
 def _is_probe(state: CapState, own: MeasuredState, context: SignalContext) -> bool:
     """Was the refused call one of those that went beyond firm ground?"""
     return state.level > own.firm and (context.in_flight or context.in_use) > own.firm
+
+
+def _wait_whole(state: CapState, s: PoolSettings, context: SignalContext) -> CapState:
+    """A refusal that is not alone is meant for all: nothing is tried before its Retry-After is over."""
+    if context.now >= _own(state).tried_at:
+        return state
+    until = context.now + min(context.signal.retry_after_s or 0.0, s.retry_after_max_s)
+    until = max(state.hold_until, until)
+    return replace(state, hold_until=until, measured=replace(_own(state), tried_at=until))
 
 
 def _served_level(state: CapState, context: SignalContext) -> float:

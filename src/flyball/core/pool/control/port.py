@@ -118,6 +118,11 @@ class Controller(Protocol):
         last cut: the others are being served, and its Retry-After is not theirs."""
         return False
 
+    def shortens_wait(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
+        """Whether it pauses for less than the Retry-After of this refusal and then tries one call: what one
+        call was told may be meant for it alone."""
+        return False
+
     def blames_quota(self, state: CapState, s: PoolSettings, context: SignalContext) -> bool:  # noqa: ARG002
         """Whether a quota may be behind this refusal. Not if it binds one call."""
         return False
