@@ -12,6 +12,7 @@ the process ends. A thread that was in the middle of something then cannot open 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 import weakref
@@ -46,7 +47,7 @@ class ConnectionPool:
         self._idle: list[Connection] = []
         self._all: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._listening: weakref.WeakSet[Connection] = weakref.WeakSet()
-        weakref.finalize(self, _let_go, self._all, self._listening)
+        weakref.finalize(self, _let_go, self._idle, self._all, self._listening)
         self._room = self._tokens()
         self._offset_s = 0.0
 
@@ -123,16 +124,14 @@ class ConnectionPool:
             wake_listener(link)
 
     def _drop_idle(self) -> None:
-        idle, self._idle = self._idle, []
-        for link in idle:
-            link.close()
+        _close_all(self._idle)
 
     def after_fork_in_child(self) -> None:
         """The sockets are the parent's."""
         for link in self._all:
             link.abandon()
             _parents.append(link)
-        self._idle = []
+        self._idle.clear()
         self._all.clear()
         self._listening.clear()
         self._room = self._tokens()
@@ -189,7 +188,8 @@ class ConnectionPool:
             return
         link.idle_since = time.monotonic()
         self._idle.append(link)
-        spare = self._idle[0]
+        # Another thread may have taken it already.
+        spare = next(iter(self._idle), link)
         if spare is not link and link.idle_since - spare.idle_since > SPARE_S:
             try:
                 self._idle.remove(spare)
@@ -198,10 +198,19 @@ class ConnectionPool:
             spare.close()
 
 
-def _let_go(links: Iterable[Connection], listening: Iterable[Connection]) -> None:
-    """Of what a pool leaves behind; the thread that listens closes its connection by itself."""
-    woken = set(listening)
-    for link in woken:
+def _close_all(idle: list[Connection]) -> None:
+    """What is taken out of the list is used by no other thread."""
+    while idle:
+        with contextlib.suppress(IndexError):
+            idle.pop().close()
+
+
+def _let_go(idle: list[Connection], links: Iterable[Connection], listening: Iterable[Connection]) -> None:
+    """Of what a pool leaves behind.
+
+    At the end of the process a thread may be in the middle of something. Its connection is hung up and not
+    closed: the driver would free what that thread reads.
+    """
+    _close_all(idle)
+    for link in {*links, *listening}:
         wake_listener(link)
-    for link in set(links) - woken:
-        link.close()
