@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import signal
@@ -15,10 +16,13 @@ import pytest
 import flyball
 from flyball.governor.inherited_lease import VARIABLE, variable_value
 from tests.faults.people_kit import cap_of, pool
+from tests.postgres_server import PostgresServer
+from tests.redis_server import RedisServer
 from tests.waiting import until
 
 EXEC = [sys.executable, "-m", "flyball", "exec", "--quiet"]
 NO_ROOM = 75
+_numbers = itertools.count()
 FORGED = """
 import json, os, sys
 entries = json.loads(os.environ["FLYBALL_LEASE"])
@@ -67,8 +71,27 @@ class Stage:
             process.communicate()
 
 
-@pytest.fixture
-def stage(home: Path, tmp_path: Path) -> Iterator[Stage]:
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, str]]:
+    """The addresses of state on servers."""
+    redis, postgres = RedisServer(tcp=True), PostgresServer()
+    yield {"redis": redis.url, "postgres": postgres.url}
+    redis.close()
+    postgres.close()
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
+def stage(
+    request: pytest.FixtureRequest,
+    home: Path,
+    tmp_path: Path,
+    servers: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Stage]:
+    if request.param in servers:
+        space = f"t{os.getpid()}x{next(_numbers)}"
+        monkeypatch.setenv("FLYBALL_URL", f"{servers[request.param]}?space={space}")
+    monkeypatch.setenv("FLYBALL_HOST_AGENT", "off")
     cap_of(1)
     stage = Stage(tmp_path)
     yield stage

@@ -67,7 +67,7 @@ class Ride:
         return claim is not None and claim.holder == self.rider.holder != self._claim.holder
 
     def end(self) -> None:
-        self._riders.remove(self.part)
+        self._riders.remove(self.part, self.rider)
 
 
 class Riders:
@@ -107,16 +107,23 @@ class Riders:
         with _refused(self._folder):
             replace_file(self._folder / f"{self._prefix}{part}", content.encode(), durable=False)
 
-    def remove(self, part: str) -> None:
-        with suppress(OSError):
-            os.unlink(self._folder / f"{self._prefix}{part}")
+    def remove(self, part: str, rider: Rider) -> None:
+        """A ride has ended. Its part may be another's by now, as its command ended before."""
+        name = f"{self._prefix}{part}"
+        with suppress(OSError, StoreReadOnlyError), self._changing():
+            if self._told(name) == rider:
+                os.unlink(self._folder / name)
 
     def _read(self, name: str) -> Rider | None:
         """The rider of a file; None for one that has ended, and for a file that makes no sense."""
+        rider = self._told(name)
+        return None if rider is None or alive(rider.holder) is False else rider
+
+    def _told(self, name: str) -> Rider | None:
         try:
             host, boot, pidns, pid, start, slots = json.loads((self._folder / name).read_bytes())
             holder = Holder(str(host), str(boot), int(pidns), int(pid), int(start))
-            return None if alive(holder) is False else Rider(holder, max(1, int(slots)))
+            return Rider(holder, max(1, int(slots)))
         except (OSError, ValueError, TypeError, RecursionError):
             return None
 
