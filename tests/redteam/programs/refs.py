@@ -175,16 +175,6 @@ def branch_of_another_task(me: Agent) -> None:
     (me.common / "refs" / "heads" / "agent" / "parked").write_text(me.bare_git("rev-parse", "HEAD") + "\n")
 
 
-def lock_left(target: Target, name: str) -> str:
-    left = (target.project.root / ".git" / "refs" / "heads" / "victim" / f"{name}.lock").exists()
-    return "a branch of the person's is locked" if left else ""
-
-
-@hostile(REFS, "leaves a lock on a branch of the person's", done=lock_left, probe=True)
-def lock(me: Agent) -> None:
-    (me.at("root") / ".git" / f"{me.victim}.lock").touch()
-
-
 def object_changed(target: Target, name: str) -> str:
     blob = target.ref(f"keep:victims/{name}.txt")
     path = target.project.root / ".git" / "objects" / blob[:2] / blob[2:]

@@ -5,22 +5,23 @@
                 what a commit needs: objects, the worktree's index and HEAD, the folder of agents' branches
                 and their logs
     empty       temporary folders, shared memory and terminals are new ones of its own; folders of sockets,
-                where programs outside take orders from all who can reach them, are not to be seen
+                where programs outside take orders from all who can reach them, are not to be seen;
+                sockets that lie elsewhere and on which a program listens are covered
     read-only   again, where those contain it: FLYBALL_HOME, the user's checkout, git's settings and hooks,
                 every other branch, and of the agent's own folders the settings that name programs
 
 The network stays: an agent without its provider is none. It has a process namespace of its own, so nothing of
 it outlives it and it cannot reach into processes outside.
 
-bubblewrap stands between the supervisor and the agent and would end at the first TERM, taking the agent with
-it before it could tidy up. So it is started with that ignored (``signal_mask.py``), and the agent gets it
-again.
+A process stands before bubblewrap, and one behind it (``sandbox_process.py``): so that a signal reaches the
+agent alone, and that the agent has pipes where it would have the files that its output is kept in.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from flyball.errors import AgentError, UsageError
-from flyball.factory.guards import signal_mask
+from flyball.factory.guards import sandbox_process
 from flyball.factory.guards.policy import GuardPolicy, within
 
 BWRAP = "bwrap"
@@ -67,6 +68,10 @@ _MUST_BE_THERE: Mapping[str, tuple[str, str]] = {
     "gemini": ("settings.json", "{}\n"),
 }
 """Settings that an agent could make where the person has none yet, and their text then."""
+_NAME_SERVICES = ("/run/nscd", "/var/lib/sss/pipes", "/run/systemd/userdb", "/run/systemd/resolve")
+"""Sockets on which programs take questions about users and hosts, and no orders."""
+_OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+"""Settings of the whole machine, which root may write to in a namespace of its own too."""
 _TEMPORARY = "/tmp"  # noqa: S108 - it is replaced by an empty one
 
 
@@ -119,11 +124,10 @@ def sandbox_command(
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
         raise AgentError(f"cannot run {argv[0]}: it was not found on PATH")
-    deaf = [sys.executable, "-I", "-S", signal_mask.__file__]
-    inside = [*deaf, "hear", *argv]
+    beside = [sys.executable, "-I", "-S", sandbox_process.__file__]
     return [
-        *deaf,
-        "deaf",
+        *beside,
+        "outside",
         BWRAP,
         *_NAMESPACES,
         *_binds(policy, env, argv, runtime, folders),
@@ -133,7 +137,9 @@ def sandbox_command(
         "--chdir",
         policy.worktree,
         "--",
-        *inside,
+        *beside,
+        "inside",
+        *argv,
     ]
 
 
@@ -148,6 +154,9 @@ def _binds(
     Path(policy.state, "config.worktree").touch()
     settings = (str(Path(policy.state, name)) for name in ("config.worktree", "commondir", "gitdir"))
     kept = (each for each in (*policy.kept, *settings) if os.path.exists(each))
+    covered = [
+        path for path in _listening_sockets() if not any(within(path, each) for each in (*empty, *own))
+    ]
     binds = {
         **dict.fromkeys(empty, "--tmpfs"),
         **dict.fromkeys(_needed_paths(env, argv, empty), "--ro-bind"),
@@ -155,9 +164,46 @@ def _binds(
         **dict.fromkeys([*_agent_settings(runtime, folders), *kept], "--ro-bind"),
     }
     words = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    for path in _OF_THE_KERNEL:
+        words += ["--ro-bind-try", path, path]
+    for path in covered:
+        words += ["--ro-bind", os.devnull, path]
     for path, how in sorted(binds.items()):
         words += [how, path] if how == "--tmpfs" else [how, path, path]
     return words
+
+
+def _listening_sockets() -> list[str]:
+    """Those with a place in the file system that an agent could reach."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.rstrip("\n").split(None, 7) for line in file]
+    except OSError:
+        return []
+    paths = {os.path.realpath(fields[7]) for fields in lines if len(fields) == 8 and fields[7][:1] == "/"}
+    return sorted(
+        path
+        for path in paths
+        if not any(within(path, each) for each in _NAME_SERVICES) and _is_socket(path) and _may_reach(path)
+    )
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _may_reach(path: str) -> bool:
+    """Without root's powers, which nothing inside has."""
+    groups = {os.getegid(), *os.getgroups()}
+    for folder in Path(path).parents:
+        of = folder.stat()
+        right = 0o100 if of.st_uid == os.geteuid() else 0o010 if of.st_gid in groups else 0o001
+        if not of.st_mode & right:
+            return False
+    return True
 
 
 def _empty_folders(policy: GuardPolicy, env: Mapping[str, str]) -> list[str]:
@@ -173,7 +219,7 @@ def _empty_folders(policy: GuardPolicy, env: Mapping[str, str]) -> list[str]:
 
 def _needed_paths(env: Mapping[str, str], argv: Sequence[str], empty: Sequence[str]) -> set[str]:
     """What is needed to run at all, where it lies in a folder that is emptied: no more of that is seen."""
-    programs = [*env.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix, signal_mask.__file__]
+    programs = [*env.get("PATH", "").split(os.pathsep), sys.prefix, sys.base_prefix, sandbox_process.__file__]
     named = [env.get("HOME", ""), *(word for word in argv if os.path.isabs(word))]
     there = [each for each in (*programs, *named) if each and os.path.exists(each)]
     paths = {*map(os.path.realpath, there), *map(os.path.abspath, there)}
