@@ -30,6 +30,7 @@ class Stop(Enum):
     FENCE = "the fence"
     RIGHTS = "the system"
     GOVERNOR = "the governor"
+    SERVICE = "the service"
     PROTECTED = "protected paths"
     GATE = "the gate"
     PERSON = "a person is asked"
@@ -51,8 +52,9 @@ class Trial:
 
 
 _KINDS = {"protected": Stop.PROTECTED, "gate-failed": Stop.GATE, "no-changes": Stop.NOTHING}
-_FENCE = re.compile(r"flyball: refused: an agent|flyball-refuses")
-_GOVERNOR = "flyball: refused: "
+_GOVERNOR = re.compile(r"flyball: refused: .* in use")
+_FENCE = re.compile(r"flyball: refused: |flyball-refuses")
+_SERVICE = "HTTP 403"
 
 
 def load() -> Mapping[str, Hostile]:
@@ -90,9 +92,11 @@ def _judge(target: Target, program: Hostile) -> Trial:
 def _stop(target: Target, met: str, words: str) -> Stop:
     if met:
         system = Stop.SANDBOX if target.sandbox == "bwrap" else Stop.RIGHTS
-        if _FENCE.search(met):
-            return Stop.FENCE
-        return Stop.GOVERNOR if _GOVERNOR in met else system
+        if _GOVERNOR.search(met):
+            return Stop.GOVERNOR
+        if _SERVICE in met:
+            return Stop.SERVICE
+        return Stop.FENCE if _FENCE.search(met) else system
     kind = words.partition(":")[0]
     return _KINDS.get(kind, Stop.FLYBALL if words and not words.startswith("failed") else Stop.NOTHING)
 
