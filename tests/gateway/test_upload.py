@@ -40,14 +40,15 @@ class FileServer:
         with client:
             self.may_read.wait(LONGEST_S)
             if self._refuses:
-                client.recv(65536)
+                # What it left unread as it closes could take its answer from the other side.
+                self._take(client, most=len(PIECE))
                 client.sendall(TOO_LARGE)
             else:
                 self._take(client)
                 client.sendall(OK)
             self.is_over.set()
 
-    def _take(self, client: socket.socket) -> None:
+    def _take(self, client: socket.socket, *, most: int = SIZE) -> None:
         with client.makefile("rb") as lines:
             while (line := lines.readline()) not in (b"\r\n", b""):
                 self.head += line.lower()
@@ -56,7 +57,7 @@ class FileServer:
                     self._note(lines.read(size))
                     lines.readline()
             else:
-                while self.bytes < SIZE and (part := lines.read1(65536)):
+                while self.bytes < most and (part := lines.read1(65536)):
                     self._note(part)
 
     def _note(self, part: bytes) -> None:
