@@ -179,19 +179,34 @@ def test_a_project_that_is_new_is_judged(scene: Scene) -> None:
         Release(1, Outcome.THROTTLED),
         Release(1, words="done"),
         Release(1, rejected=True),
-        Release(1, used={"tokens": 3.0}),
     ],
 )
 def test_an_end_that_says_something_is_a_step(release: Release) -> None:
-    assert fast_path.end_values(release, now=0.0) is None
+    assert fast_path.end_of(release, now=0.0) is None
 
 
 def test_an_end_that_teaches_the_pool_something_is_a_step(scene: Scene) -> None:
-    long = scene.take()
-    scene.wait(1.5)
-    assert in_steps(scene, lambda: scene.release(long))
     full = [scene.take() for _ in range(8)]
     assert in_steps(scene, lambda: scene.release(full[0]))
+
+
+def test_a_long_hold_is_measured_as_a_step_measures_it(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def means(*, at_once: bool) -> list[float]:
+        scene.store.reset_pool("p")
+        scene.release(scene.take())
+        found = []
+        for held_s in (1.5, 20.0, 3.25):
+            lease = scene.claim(scene.take())
+            scene.wait(held_s)
+            end = partial(scene.store.release, Release(lease.id, used={"tokens": 9}, asked_at=lease.asked_at))
+            assert ("SELECT" in statements_of(scene, end)) is not at_once
+            found.append(scene.snapshot().hold_mean_s)
+        return found
+
+    short = means(at_once=True)
+    monkeypatch.setattr(fast_path, "end_of", lambda release, now: None)
+    assert short == means(at_once=False)
+    assert scene.snapshot().in_use == 1
 
 
 def test_one_end_in_so_many_is_measured(scene: Scene) -> None:
@@ -247,8 +262,8 @@ class TestWithRoom(WithRoom.TestCase):  # type: ignore[valid-type,misc]
         ran: list[object] = []
         whole = SqliteStore._at_once
 
-        def counted(store: SqliteStore, statement: str, values: fast_path.Values) -> Any:
-            done = whole(store, statement, values)
+        def counted(store: SqliteStore, statements: tuple[str, ...], values: fast_path.Values) -> Any:
+            done = whole(store, statements, values)
             if done is not None:
                 ran.append(done)
             return done

@@ -155,6 +155,7 @@ class Trace(RuleBasedStateMachine):
         used=costs,
         said=buckets,
         later=st.sampled_from([False, False, True]),
+        named=st.booleans(),
     )
     def release(
         self,
@@ -165,6 +166,7 @@ class Trace(RuleBasedStateMachine):
         used: Mapping[str, float],
         said: tuple[Bucket, ...],
         later: bool,
+        named: bool,
     ) -> None:
         release = Release(self.pick(number), outcome, oks, rejected, used, said)
 
@@ -172,7 +174,12 @@ class Trace(RuleBasedStateMachine):
             s.store.remember(release)
             return ()
 
-        self.do(keep if later else lambda s: told(s.store.release(release)))
+        def step(s: Scene) -> Told:
+            claim = s.store.claim(release.claim_id) if named else None
+            asked_at = None if claim is None else claim.asked_at
+            return told(s.store.release(replace(release, asked_at=asked_at)))
+
+        self.do(keep if later else step)
 
     @rule(
         pool=pools,

@@ -6,13 +6,13 @@ it is read, in a statement that is a transaction of its own. It holds up all oth
 (docs/decisions/0038).
 
 What has to hold is the table of stores/fast_path.py: what it does not let pass goes the whole way. A lease
-that ends is left to the whole way where its end teaches the pool something. Where the statement passes
-nothing, as in a pool that is full, it is rarely tried.
+that ends is left to the whole way where its end teaches the pool more than how long leases are held. Where
+the statement passes nothing, as in a pool that is full, it is rarely tried.
 """
 
 from __future__ import annotations
 
-from flyball.core.pool.model import Ask, Outcome
+from flyball.core.pool.model import HOLD_SMOOTHING, Ask, Outcome
 from flyball.stores.codec import CLAIM, dump_amounts
 from flyball.stores.fast_path import For, In, conditions, sql
 from flyball.stores.handoff import HOLD_SAMPLE, MEASURED_S
@@ -48,17 +48,31 @@ GRANT = _number_parameters(
     *("now", "pool", "project", "name", "host", "boot", "pidns", "pid", "start"),
     *("slots", "priority", "model", "mailbox", "cost"),
 )
-END = _number_parameters(
-    f"""
+_UNMEASURED_END = f"""
     DELETE FROM claim
     WHERE id = :id AND asked_at = coalesce(:asked_at, asked_at) AND granted_at > :now - {MEASURED_S}
     AND id % {HOLD_SAMPLE} != 0 AND resources IS NULL AND NOT unread
     AND EXISTS (
         SELECT 1 FROM machine, pool
         WHERE pool.name = claim.pool AND pool.in_use < pool.cap
-        AND {_nothing_in_the_way(For.END)})""",
-    *("now", "id", "asked_at"),
-)
+        AND {_nothing_in_the_way(For.END)})"""
+_MEASURE = f"""
+    UPDATE pool SET hold_mean_s = iif(
+        hold_mean_s,
+        hold_mean_s + (max(0.0, :now - held.granted_at) - hold_mean_s) * {HOLD_SMOOTHING},
+        max(0.0, :now - held.granted_at))
+    FROM claim AS held, machine
+    WHERE held.id = :id AND held.asked_at = coalesce(:asked_at, held.asked_at)
+    AND held.granted_at IS NOT NULL AND held.slots > 0 AND held.resources IS NULL AND NOT held.unread
+    AND pool.name = held.pool AND pool.in_use < pool.cap
+    AND {_nothing_in_the_way(For.END)}"""
+_END = """
+    DELETE FROM claim
+    WHERE id = :id AND asked_at = coalesce(:asked_at, asked_at) AND :now IS NOT NULL"""
+_END_VALUES = ("now", "id", "asked_at")
+END = (_number_parameters(_UNMEASURED_END, *_END_VALUES),)
+MEASURED_END = tuple(_number_parameters(each, *_END_VALUES) for each in (_MEASURE, _END))
+"""How long it was held moves the pool's mean; each statement only where the one before changed something."""
 
 
 def grant_values(ask: Ask) -> Values | None:
@@ -71,10 +85,10 @@ def grant_values(ask: Ask) -> Values | None:
     return (pool, project, name, *who, ask.slots, ask.priority, ask.model, ask.mailbox, cost)
 
 
-def end_values(release: Release, now: float) -> Values | None:
-    """What ``END`` needs beside the time; None for a release that has something to say, if only how long the
-    lease was held."""
-    says = release.words or release.rejected or release.used or release.buckets
+def end_of(release: Release, now: float) -> tuple[tuple[str, ...], Values] | None:
+    """The statements of an end, and what they need beside the time; None for a release that has something to
+    say. What it used says nothing where nothing is in the way: then there is no window, and no ask waits."""
+    if release.words or release.rejected or release.buckets or release.outcome is not Outcome.FINISHED:
+        return None
     is_short = release.asked_at is None or now - release.asked_at < MEASURED_S
-    plain = not says and is_short and release.outcome is Outcome.FINISHED
-    return (release.claim_id, release.asked_at) if plain else None
+    return END if is_short else MEASURED_END, (release.claim_id, release.asked_at)

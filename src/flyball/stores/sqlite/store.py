@@ -223,7 +223,7 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
     def admit(self, ask: Ask, *, park: bool) -> tuple[Verdict, AfterCommit]:
         check_ask(ask)
         values = fast_path.grant_values(ask)
-        done = self._at_once(fast_path.GRANT, values) if values is not None else None
+        done = self._at_once((fast_path.GRANT,), values) if values is not None else None
         if not done:
             return self._admit_in_step(ask, park=park)
         claim_id, asked_at, in_use, cap = done[0]
@@ -272,9 +272,9 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
 
     @operation
     def release(self, release: Release) -> AfterCommit:
-        values = fast_path.end_values(release, self._clock())
+        end = fast_path.end_of(release, self._clock())
         try:
-            if values is not None and self._at_once(fast_path.END, values) is not None:
+            if end is not None and self._at_once(*end) is not None:
                 return AfterCommit()
             return self._end(release)
         except StoreError:
@@ -283,9 +283,9 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
             self.remember(release)
             raise
 
-    def _at_once(self, statement: str, values: fast_path.Values) -> list[tuple[Any, ...]] | None:
-        """Change a row in a transaction of its own; what the statement returned. None if it changed nothing:
-        then the file's lock is kept for the step that comes next."""
+    def _at_once(self, statements: tuple[str, ...], values: fast_path.Values) -> list[tuple[Any, ...]] | None:
+        """Change a row, or one with each statement, in a transaction of its own; what the last one returned.
+        None if nothing was changed: then the file's lock is kept for the step that comes next."""
         if self._skips:
             self._skips -= 1
             return None
@@ -302,11 +302,20 @@ class SqliteStore(ExclusiveSteps, StoreOperations):
         if now >= self._clock.due_at:
             return None
         try:
-            cursor = connection.execute(statement, (now, *values))
-            done: list[tuple[Any, ...]] = cursor.fetchall()
+            together = len(statements) > 1  # one is a transaction by itself
+            if together:
+                connection.execute("BEGIN IMMEDIATE")
+            changed, done = True, list[tuple[Any, ...]]()
+            for statement in statements:
+                if changed:
+                    cursor = connection.execute(statement, (now, *values))
+                    done = cursor.fetchall()
+                    changed = bool(done) or cursor.rowcount > 0
+            if together:
+                connection.execute("COMMIT" if changed else "ROLLBACK")
         except sqlite3.Error as error:
             raise self._translate(error) from error
-        if not (done or cursor.rowcount > 0):
+        if not changed:
             self._misses = min(self._misses + 1, MISSES_MOST)
             self._skips = self._misses if self._misses > 1 else 0
             return None
