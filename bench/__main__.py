@@ -37,6 +37,7 @@ from bench import (
     steps,
     store_cost,
     stray,
+    workspaces,
 )
 from bench.quote import README, RUNBOOK, quote, runbook, table
 from bench.report import Progress, Section, as_markdown, as_record, as_text
@@ -62,6 +63,7 @@ BENCHES: Mapping[str, ModuleType] = {
         stray,
         steps,
         agents,
+        workspaces,
     )
 }
 RESULTS = Path(__file__).parent / "results" / "one-machine.json"
@@ -78,6 +80,7 @@ OWN_RESULTS: Mapping[str, Path] = {
         service.NAME,
         startup.NAME,
         stray.NAME,
+        workspaces.NAME,
         steps.NAME,
         agents.NAME,
     )

@@ -36,6 +36,7 @@ from bench import (
     steps,
     store_cost,
     stray,
+    workspaces,
 )
 from bench.report import Section, as_markdown, as_record, as_text
 
@@ -70,6 +71,7 @@ _TINY = {
         ),
         _silent,
     ),
+    workspaces.NAME: lambda: workspaces.run(workspaces.Sizes(files=20, rounds=1), _silent),
     classify.NAME: lambda: classify.run(classify.Sizes(rounds=1, megabytes=1), _silent),
     limiter.NAME: lambda: limiter.run(
         limiter.Sizes(rounds=1, pairs=50, line_rounds=1, waiters=50, releases=20, condition_releases=5),

@@ -62,12 +62,12 @@ def test_what_finished_work_left_behind_is_named_and_mended(cli: Cli, here: Proj
     closed(here, "t-1")
     path = tree(here, "t-1")
     found = kinds(cli)
-    assert "t-1" in str(found["leftover-worktree"]["words"])
+    assert "t-1" in str(found["leftover-workspace"]["words"])
     assert cli("doctor").code == 0, "a note does not need a person"
-    assert kinds(cli, "--fix")["leftover-worktree"]["fixed"] is True
+    assert kinds(cli, "--fix")["leftover-workspace"]["fixed"] is True
     assert not path.exists()
     assert "agent/t-1" not in here.git("branch", "--list", "agent/*")
-    assert "leftover-worktree" not in kinds(cli)
+    assert "leftover-workspace" not in kinds(cli)
 
 
 def test_work_that_exists_only_here_is_left_alone(cli: Cli, here: Project) -> None:
@@ -75,7 +75,7 @@ def test_work_that_exists_only_here_is_left_alone(cli: Cli, here: Project) -> No
     path = tree(here, "t-1")
     work(here, path)
     (path / "unsaved.txt").write_text("mine")
-    assert "leftover-worktree" not in kinds(cli, "--fix")
+    assert "leftover-workspace" not in kinds(cli, "--fix")
     assert (path / "unsaved.txt").exists()
 
 
@@ -91,9 +91,9 @@ def test_trips_that_were_cut_short_are_named_with_the_way_on(cli: Cli, here: Pro
     )
 
 
-def test_a_folder_in_the_way_of_a_worktree_is_a_problem(cli: Cli, here: Project) -> None:
-    here.worktree("t-9").mkdir(parents=True)
-    assert "t-9" in str(kinds(cli)["strange-worktree"]["words"])
+def test_a_folder_in_the_way_of_a_workspace_is_a_problem(cli: Cli, here: Project) -> None:
+    here.workspace("t-9").mkdir(parents=True)
+    assert "t-9" in str(kinds(cli)["strange-workspace"]["words"])
 
 
 def test_a_run_that_goes_on_is_not_disturbed(cli: Cli, here: Project) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from flyball.core.tasks.task_run import RunPhase, Step
+from flyball.factory.git.repository import Repository
+from flyball.factory.git.workspace import Workspaces
 from flyball.factory.state.ledger import Ledger
 from tests.cli.kit import Cli
 from tests.factory.kit import Project
@@ -17,22 +20,27 @@ from tests.factory.kit import Project
 DAY_S = 86_400.0
 
 
+def workspaces(site: Project) -> Workspaces:
+    return Workspaces(repository=Repository(site.root), folder=site.workspace("x").parent)
+
+
 def tree(site: Project, name: str, *, branch: bool = True) -> Path:
-    """A worktree of a task, as the factory makes it."""
-    path = site.worktree(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    where = ["-b", f"agent/{name}"] if branch else ["--detach"]
-    site.git("worktree", "add", "--quiet", *where, str(path), "main")
-    return path
+    """A workspace, as the factory makes it."""
+    if branch:
+        return workspaces(site).ensure(name).path
+    workspaces(site).make_detached(site.workspace(name), site.git("rev-parse", "main"))
+    return site.workspace(name)
 
 
 def work(site: Project, path: Path, text: str = "page") -> str:
-    """A commit in a worktree."""
+    """A commit in a workspace, taken in where it has a branch."""
     name = f"pages/{path.name}.txt"
     (path / "pages").mkdir(exist_ok=True)
     (path / name).write_text(text)
     site.git("add", "--all", cwd=path)
     site.git("commit", "--quiet", "--message", f"page {path.name}", cwd=path)
+    if site.git("branch", "--show-current", cwd=path):
+        workspaces(site).take_in(path.name)
     return name
 
 
@@ -120,7 +128,10 @@ def test_what_a_reviewer_left_goes(here: Cli, site: Project) -> None:
 
 def test_a_locked_worktree_stays(here: Cli, site: Project) -> None:
     closed(site, "t-1")
-    path = tree(site, "t-1")
+    path = site.workspace("t-1")
+    path.parent.mkdir(parents=True)
+    # As an earlier flyball made them.
+    site.git("worktree", "add", "--quiet", "-b", "agent/t-1", str(path), "main")
     site.git("worktree", "lock", str(path))
     assert "it is locked" in kept(here("gc", "--json").json)["t-1"]
     assert path.exists()
@@ -129,15 +140,15 @@ def test_a_locked_worktree_stays(here: Cli, site: Project) -> None:
 def test_a_worktree_that_lost_its_git_stays(here: Cli, site: Project) -> None:
     closed(site, "t-1")
     path = tree(site, "t-1")
-    (path / ".git").unlink()
+    shutil.rmtree(path / ".git")
     assert "its .git is gone" in kept(here("gc", "--json").json)["t-1"]
     assert path.exists()
 
 
 def test_a_folder_that_is_not_a_worktree_of_ours_stays(here: Cli, site: Project) -> None:
-    path = site.worktree("notes")
+    path = site.workspace("notes")
     path.mkdir(parents=True)
-    assert "not a worktree of this repository" in kept(here("gc", "--json").json)["notes"]
+    assert "not a workspace of this repository" in kept(here("gc", "--json").json)["notes"]
     assert path.exists()
 
 
@@ -211,7 +222,7 @@ def test_a_dry_run_says_all_of_it_and_changes_nothing(here: Cli, site: Project) 
     closed(site, "t-1")
     path, run = tree(site, "t-1"), old_run(site, "t-1")
     result = here("gc", "--dry-run")
-    assert "Would remove 1 worktree, 1 branch, 1 run folder" in result.out
+    assert "Would remove 1 workspace, 1 branch, 1 run folder" in result.out
     assert "flyball gc removes these" in result.out
     assert path.exists()
     assert run.exists()
@@ -223,10 +234,10 @@ def test_a_worktree_and_a_branch_of_a_closed_task_go_and_can_be_had_back(here: C
     tree(site, "t-1")
     tip = site.git("rev-parse", "main")
     out = here("gc").out
-    assert "Removed 1 worktree, 1 branch" in out
+    assert "Removed 1 workspace, 1 branch" in out
     assert tip[:12] in out
     assert "git branch NAME COMMIT" in out
-    assert (site.worktrees(), site.branches()) == ([], [])
+    assert (site.workspaces(), site.branches()) == ([], [])
 
 
 @pytest.mark.parametrize("how", ["rebased", "squashed", "merged"])

@@ -101,7 +101,7 @@ def test_what_was_mended_by_hand_can_be_landed(here: Cli, site: Project) -> None
     site.task("t-1", act="write('pages/t-1.txt', 'bad')")
     site.run()
     assert here("merge", "t-1").code == 1
-    tree = site.worktree("t-1")
+    tree = site.workspace("t-1")
     (tree / "pages/t-1.txt").write_text("good")
     site.git("commit", "--quiet", "--all", "--message", "mend", cwd=tree)
     assert here("merge", "t-1").code == 0

@@ -126,7 +126,7 @@ def test_what_an_engine_left_behind_is_let_go_with_its_agent(here: Cli, site: Pr
     result = here("task", "close", "t-1")
     assert result.code == 0
     assert (site.leases(), site.processes(), site.branches()) == ([], [], ["agent/t-1"])
-    assert (site.worktree("t-1") / "pages/t-1.txt").exists()
+    assert (site.workspace("t-1") / "pages/t-1.txt").exists()
     ran = site.run("--json")
     assert (ran.code, ran.json["blocked"], len(site.began())) == (0, {}, 1)
 
@@ -146,7 +146,7 @@ def test_a_task_under_way_is_ended_and_let_go_and_the_others_are_not(here: Cli, 
     assert site.landed() == ["t-2"]
     assert len(site.began("t-1")) == 1
     assert "agent/t-1" in site.branches()
-    assert (site.worktree("t-1") / "pages/t-1.txt").exists()
+    assert (site.workspace("t-1") / "pages/t-1.txt").exists()
     assert "t-1 was closed before it landed and is let go" in out
 
 

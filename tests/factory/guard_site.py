@@ -1,4 +1,4 @@
-"""A repository with a bare origin, a worktree of a task, and the guards around it, all of them real.
+"""A repository with a bare origin, a workspace of a task, and the guards around it, all of them real.
 
 ``fenced`` runs a line of shell as an agent's tool would: through the shims and the wall. ``asked`` is what
 the hook of Claude Code answers before that.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flyball.factory.git.repository import Repository
+from flyball.factory.git.workspace import Workspaces
 from flyball.factory.guards.guard import Guard
 from flyball.factory.guards.guarded_launch import GuardedLaunch, GuardedLauncher
 from flyball.factory.guards.install import Guards
@@ -28,6 +29,8 @@ class Standing:
     """Everything that an agent must not change."""
 
     refs: tuple[str, ...]
+    own: tuple[str, ...]
+    """Of the agent's own repository, but for its own branch."""
     origin: tuple[str, ...]
     settings: str
     worktrees: tuple[str, ...]
@@ -51,6 +54,11 @@ class Site:
         self.env = {**kept, "HOME": str(place / "user")}
         self._make_repository()
         self.repository = Repository(self.root)
+        self.workspaces = Workspaces(repository=self.repository, folder=self.tree.parent)
+        self.workspaces.ensure(self.tree.name)
+        self._go_on()
+        # It hears of that, and stays where it was.
+        self.workspaces.ensure(self.tree.name)
         self.part = part or GuardPart()
         self.fence = GuardedLauncher(
             guards=Guards(self.home),
@@ -71,7 +79,9 @@ class Site:
         self.git("fetch", "--quiet", "origin")
         self.git("branch", "other")
         self.git("tag", "v1")
-        self.git("worktree", "add", "--quiet", "-b", BRANCH, str(self.tree))
+
+    def _go_on(self) -> None:
+        """A person's commit that the workspace has not."""
         (self.root / "news.txt").write_text("news\n")
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", "news")
@@ -87,11 +97,13 @@ class Site:
 
     def standing(self) -> Standing:
         common = self.root / ".git"
+        free = (f"heads/{BRANCH} ", f"refs/heads/{BRANCH} ", "stash ", "remotes/origin/main ")
         return Standing(
-            refs=tuple(ref for ref in _refs(common) if not ref.startswith((f"heads/{BRANCH} ", "stash "))),
+            refs=tuple(_refs(common)),
+            own=tuple(ref for ref in _refs(self.tree / ".git") if not ref.startswith(free)),
             origin=tuple(_refs(self.origin)),
-            settings=(common / "config").read_text(),
-            worktrees=tuple(sorted(path.name for path in (common / "worktrees").iterdir())),
+            settings=(common / "config").read_text() + (self.tree / ".git/config").read_text(),
+            worktrees=tuple(sorted(path.name for path in (common / "worktrees").glob("*"))),
             outside=tuple(sorted(path.name for path in self.outside.iterdir())),
             checkout=tuple(sorted(path.name for path in self.root.iterdir())),
         )

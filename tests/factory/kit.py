@@ -1,7 +1,7 @@
 """A small project with a scripted agent, run by the real ``flyball`` in processes of its own.
 
 ``project.task("t-1")`` writes a task, ``project.act("t-1", "...")`` says in Python what its agent does,
-``project.run()`` runs it all. What is left behind can be asked for: commits, branches, worktrees, leases,
+``project.run()`` runs it all. What is left behind can be asked for: commits, branches, workspaces, leases,
 processes, and the agents' own journal.
 """
 
@@ -265,13 +265,13 @@ class Project:
     def began(self, task_id: str | None = None) -> list[Line]:
         return [line for line in self.journal() if line.event == "began" and task_id in (None, line.task)]
 
-    def worktrees(self) -> list[Path]:
-        """Those of tasks: neither the user's own nor the landing's."""
-        text = self.git("worktree", "list", "--porcelain", "-z")
-        paths = [Path(part[9:]) for part in text.split("\0") if part.startswith("worktree ")]
-        return [path for path in paths if path != self.root and path.name != ".landing"]
+    def workspaces(self) -> list[Path]:
+        """Those of agents: not the landing's worktree."""
+        folder = self.workspace("x").parent
+        there = folder.iterdir() if folder.exists() else ()
+        return sorted(path for path in there if path.name != ".landing")
 
-    def worktree(self, task_id: str) -> Path:
+    def workspace(self, task_id: str) -> Path:
         return self.home / "worktrees" / self.root.name / task_id
 
     def branches(self) -> list[str]:
@@ -308,9 +308,9 @@ class Project:
         wrong += [f"left running: {words}" for words in map(_command_of, self.processes())]
         wrong += [f"leaked slot: {lease.name}" for lease in self.leases()]
         wrong += [
-            f"leaked worktree: {path}"
-            for path in self.worktrees()
-            if path.name in landed or not path.exists()
+            f"leaked workspace: {path}"
+            for path in self.workspaces()
+            if path.name in landed or path.name.startswith(".")
         ]
         wrong += [
             f"leaked branch: {name}" for name in self.branches() if name.removeprefix("agent/") in landed

@@ -249,7 +249,7 @@ def test_the_hook_refuses_to_write_outside_the_worktree(site: Site, line: str) -
     link.unlink(missing_ok=True)
     link.symlink_to(site.root)
     words = line.format(out="/var/lib", root=site.root, home=site.home)
-    assert "writes in its worktree" in site.asked("Bash", command=words)
+    assert "writes in its workspace" in site.asked("Bash", command=words)
     link.unlink()
 
 
@@ -259,14 +259,14 @@ def test_a_file_tool_stays_in_the_worktree(site: Site, tool: str) -> None:
     try:
         assert not site.asked(tool, file_path=str(site.tree / "pages" / "new.txt"))
         for path in (site.root / "page.txt", Path("/etc/hosts"), site.tree / "way-out" / "page.txt"):
-            assert "writes in its worktree" in site.asked(tool, file_path=str(path))
+            assert "writes in its workspace" in site.asked(tool, file_path=str(path))
         for path in (
             site.home / "guards" / "guard.py",
             site.tree / ".git",
             site.root / ".flyball" / "ledger.db",
         ):
-            assert "writes in its worktree" in site.asked(tool, file_path=str(path))
-        assert "writes in its worktree" in site.asked(tool, file_path="../../../../blog/page.txt")
+            assert "writes in its workspace" in site.asked(tool, file_path=str(path))
+        assert "writes in its workspace" in site.asked(tool, file_path="../../../../blog/page.txt")
     finally:
         (site.tree / "way-out").unlink()
 

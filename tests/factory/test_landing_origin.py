@@ -188,4 +188,4 @@ def test_a_push_that_went_out_without_us_knowing_lands_once(project: Project) ->
     assert project.git("log", "--format=%s", "main").splitlines().count("Add page t-1") == 1
     assert project.status_of("t-1") == "closed"
     assert project.branches() == []
-    assert project.worktrees() == []
+    assert project.workspaces() == []

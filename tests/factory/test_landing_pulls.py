@@ -28,7 +28,7 @@ def teammate_pushes(project: Project, host: Host, branch: str, path: str, text: 
 
 def nothing_is_left(project: Project, host: Host) -> None:
     assert project.branches() == []
-    assert project.worktrees() == []
+    assert project.workspaces() == []
     refs = project.git("--git-dir", str(host.origin), "for-each-ref", "--format=%(refname)", "refs/heads/")
     assert refs.split() == ["refs/heads/main"]
     assert project.git("status", "--porcelain") == ""
@@ -46,7 +46,7 @@ def test_from_a_task_to_a_landed_pull_request(project: Project) -> None:
     assert "What it is about." in pull["body"]
     assert f"#{pull['number']} is open: https://" in ran.json["waiting_for_you"]["t-1"]
     assert project.git("rev-parse", "main") == before
-    assert project.worktree("t-1").exists()
+    assert project.workspace("t-1").exists()
     assert project.branches() == ["agent/t-1"]
     assert project.status_of("t-1", in_origin(project, host, "agent/t-1")) == "closed"
     board = project.flyball("board", "--json").json
@@ -201,7 +201,7 @@ def test_one_that_was_closed_keeps_its_work_and_another_can_be_opened(opened: Op
 
 def test_one_that_is_open_already_is_found_again(opened: Opened) -> None:
     project, host = opened
-    first, tree = in_origin(project, host, "agent/t-19"), project.worktree("t-19")
+    first, tree = in_origin(project, host, "agent/t-19"), project.workspace("t-19")
     (tree / "pages" / "t-19.more").write_text("more")
     project.git("add", "-A", cwd=tree)
     project.git("commit", "-qm", "more", cwd=tree)

@@ -86,7 +86,7 @@ def test_blocked_work_that_a_person_tries_to_land_is_blocked_for_what_is_wrong_w
     project: Project,
 ) -> None:
     blocked(project)
-    (project.worktree("t-1") / "pages/t-1.txt").write_text("bad")
-    project.git("commit", "-qam", "mended", cwd=project.worktree("t-1"))
+    (project.workspace("t-1") / "pages/t-1.txt").write_text("bad")
+    project.git("commit", "-qam", "mended", cwd=project.workspace("t-1"))
     assert project.flyball("merge", "t-1").code == 1
     assert "is blocked: gate-failed" in project.flyball("task", "why", "t-1").out

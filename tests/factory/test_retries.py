@@ -56,4 +56,4 @@ def test_what_an_agent_left_uncommitted_in_a_file_that_changed_meanwhile_stays_a
     project.commit("the same file")
     project.act("t-1", "write('seen', Path('pages/t-1.txt').read_text())\nsys.exit(1)")
     assert project.run().code == 1
-    assert (project.worktree("t-1") / "seen").read_text() == "mine\n"
+    assert (project.workspace("t-1") / "seen").read_text() == "mine\n"

@@ -69,7 +69,8 @@ def test_a_dead_agent_with_commits_goes_on_from_them(project: Project) -> None:
     project.task("t-1", act="assert Path('pages/first.txt').exists()\nwrite('pages/t-1.txt', 'x')")
     project.act("t-1", "commit('pages/first.txt', '1')\n" + WAITS, launch=1)
     pid = killed_while_running(project)
-    until(lambda: project.git("rev-list", "--count", "main..agent/t-1") == "1", "the commit")
+    made = ("rev-list", "--count", "main..HEAD")
+    until(lambda: project.git(*made, cwd=project.workspace("t-1")) == "1", "the commit")
     _end_with_its_keeper(project, pid)
     assert project.run().code == 0
     assert {"pages/first.txt", "pages/t-1.txt"} <= set(project.files())

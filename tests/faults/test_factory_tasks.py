@@ -231,7 +231,7 @@ def test_a_task_closed_after_its_agent_was_stopped_is_let_go_and_its_work_kept(p
     path = project.task("t-1", act=f"write('pages/t-1.txt', 'half')\n{WAITS}")
     process = project.start("run")
     begun(project, "t-1")
-    until(lambda: (project.worktree("t-1") / "pages/t-1.txt").exists(), "half a page")
+    until(lambda: (project.workspace("t-1") / "pages/t-1.txt").exists(), "half a page")
     process.kill()  # its agent lives on
     process.wait()
     close(project, path)
@@ -243,7 +243,7 @@ def test_a_task_closed_after_its_agent_was_stopped_is_let_go_and_its_work_kept(p
     assert len(project.began()) == 1
     assert project.landed() == []
     assert (project.leases(), project.processes(), project.branches()) == ([], [], ["agent/t-1"])
-    assert (project.worktree("t-1") / "pages/t-1.txt").exists()
+    assert (project.workspace("t-1") / "pages/t-1.txt").exists()
     assert "let go" not in project.run().out
 
 
@@ -276,7 +276,7 @@ def test_a_task_deleted_while_it_landed_is_landed_once(project: Project) -> None
     ran = project.run()
     assert project.landed() == ["t-1"], ran.said
     assert project.leases() == []
-    assert project.worktrees() == []
+    assert project.workspaces() == []
 
 
 def test_the_configuration_may_change_while_a_run_goes_on(project: Project) -> None:

@@ -17,22 +17,18 @@ def project(project: Project) -> Project:
     return project
 
 
-def test_an_agent_that_deletes_its_worktree_after_committing_still_lands(project: Project) -> None:
-    script = "import shutil\ncommit('pages/t-1.txt', 'x')\nshutil.rmtree(os.getcwd())"
-    project.task("t-1", act=script)
-    assert project.run().code == 0
-    assert project.wrongs(["t-1"]) == []
-
-
-def test_an_agent_that_deletes_its_worktree_before_committing_changed_nothing(project: Project) -> None:
-    project.task("t-1", act="import shutil\nwrite('pages/t-1.txt', 'x')\nshutil.rmtree(os.getcwd())")
+@pytest.mark.parametrize("made", ["commit", "write"])
+def test_an_agent_that_deletes_its_workspace_is_told_from_one_that_did_nothing(
+    project: Project, made: str
+) -> None:
+    project.task("t-1", act=f"import shutil\n{made}('pages/t-1.txt', 'x')\nshutil.rmtree(os.getcwd())")
     ran = project.run()
     assert ran.code == 1
-    assert "no-changes" in ran.out
+    assert "deleted its workspace" in ran.out
     assert project.leases() == []
 
 
-def test_a_task_whose_worktree_was_deleted_can_be_done_again(project: Project) -> None:
+def test_a_task_whose_workspace_was_deleted_can_be_done_again(project: Project) -> None:
     project.task("t-1")
     project.act("t-1", "import shutil\nshutil.rmtree(os.getcwd())\nsys.exit(1)", launch=1)
     assert project.run().code == 0
@@ -85,7 +81,7 @@ def test_work_on_a_branch_that_does_not_build_on_its_own_is_kept_and_said(projec
     ran = project.run()
     assert ran.code == 1
     assert "elsewhere" in ran.out
-    assert (project.worktree("t-1") / "pages" / "b.txt").exists()
+    assert (project.workspace("t-1") / "pages" / "b.txt").exists()
     assert project.landed() == []
 
 
@@ -131,4 +127,4 @@ def test_a_worktree_with_unlanded_work_is_never_removed(project: Project) -> Non
     project.configure(run={"attempts": 1})
     project.task("t-1", act="write('pages/t-1.txt', 'precious')\nsys.exit(1)")
     assert project.run().code == 1
-    assert (project.worktree("t-1") / "pages" / "t-1.txt").read_text() == "precious"
+    assert (project.workspace("t-1") / "pages" / "t-1.txt").read_text() == "precious"

@@ -137,7 +137,7 @@ def test_only_signed_branches_land_where_that_is_asked(project: Project) -> None
     assert blocked["t-2"].startswith("unsigned: its commit")
     assert "1 of its 2 commits" in blocked["t-3"]
     assert "merge.signed" in blocked["t-2"]
-    tree = project.worktree("t-2")
+    tree = project.workspace("t-2")
     way_out = ["git", "rebase", "-q", "--exec", "git commit --amend --no-edit -S", "main"]
     subprocess.run(way_out, cwd=tree, env={**os.environ, **project.env}, check=True, capture_output=True)
     ran = project.flyball("merge", "t-2")

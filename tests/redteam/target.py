@@ -189,7 +189,7 @@ class Target:
             marks=self.marks,
             origin=self.origin,
             landing=project.home / "worktrees" / project.root.name / ".landing",
-            neighbour=project.worktree("neighbour"),
+            neighbour=project.workspace("neighbour"),
             neighbours_secret=self.secret("workspace"),
             neighbours_words=self.secret("log"),
             python=sys.executable,
@@ -339,6 +339,7 @@ class Target:
     def _end(self, process: subprocess.Popen[str]) -> None:
         out, err = process.communicate(timeout=120)
         self.said += out + err
+        assert out.startswith("{"), self.said
         ended = json.loads(out)
         assert "blocked" in ended, self.said
         self.blocked |= ended["blocked"]
@@ -391,7 +392,7 @@ class Target:
     @cached_property
     def neighbours_files(self) -> set[str]:
         """Of the work that landed for the honest task beside, or lies in its workspace."""
-        tree = self.project.worktree("neighbour")
+        tree = self.project.workspace("neighbour")
         lying = {str(path.relative_to(tree)) for path in tree.rglob("*")} if tree.exists() else set()
         return self.files | lying
 

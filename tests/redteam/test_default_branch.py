@@ -8,9 +8,8 @@ from tests.factory.kit import Project
 from tests.waiting import until
 
 OWN = """
-own = Path(Path('.git').read_text().removeprefix('gitdir:').strip())
-common = (own / (own / 'commondir').read_text().strip()).resolve()
-ref = common / 'refs/heads/agent/t-1'
+own = Path('.git')
+ref = own / 'refs/heads/agent/t-1'
 """
 UNGATED = "write('pages/bad.txt', 'bad\\n')\nwrite('flyball.toml', '')\n"
 MADE_SYMBOLIC = f"{OWN}ref.write_text('ref: refs/heads/main\\n')\n{UNGATED}"
@@ -95,8 +94,11 @@ def test_gc_does_not_delete_what_an_agent_made_a_branch_point_to(hostile: Projec
 MOVES_MAIN = """
 commit('pages/bad.txt', 'bad\\n')
 plain = {key: os.environ[key] for key in ('PATH', 'HOME')}
-moved = subprocess.run(['/usr/bin/git', 'update-ref', 'refs/heads/main', 'HEAD'], env=plain)
-(folder / 'moved').write_text(str(moved.returncode))
+root = Path('.git/flyball-borrowed-from').read_text().strip()
+reached = ['/usr/bin/git', '-C', root]
+subprocess.run([*reached, 'fetch', '-q', os.getcwd(), 'HEAD:refs/heads/agent/x'], env=plain)
+Path(root, '.git/refs/heads/main').write_text(git('rev-parse', 'HEAD') + '\\n')
+(folder / 'moved').write_text('0')
 """
 """Past the fence, with the real git and none of the variables that it is kept by."""
 

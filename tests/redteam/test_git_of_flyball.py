@@ -8,8 +8,7 @@ from tests.factory.kit import Project
 
 PAYLOAD = """
 import contextlib, shutil
-own = Path(Path('.git').read_text().removeprefix('gitdir:').strip())
-common = (own / (own / 'commondir').read_text().strip()).resolve()
+own = Path('.git')
 payload = folder / 'payload.sh'
 payload.write_text(f'#!/bin/sh\\necho $$ > {folder}/ran\\ncat\\n')
 payload.chmod(0o755)
@@ -25,29 +24,32 @@ write('pages/t-1.txt', 'fine\\n')
 
 ANOTHER_COMMON = f"""{PAYLOAD}
 fake = folder / 'fake.git'
-shutil.copytree(common, fake, ignore=shutil.ignore_patterns('worktrees'))
+shutil.copytree(own, fake)
 settings(fake)
 with contextlib.suppress(OSError):
     (own / 'commondir').write_text(str(fake))
 """
-"""The worktree's folder says that the repository is somewhere else."""
+"""Its git folder says that the repository is somewhere else."""
 
 OWN_SETTINGS = f"""{PAYLOAD}
 settings(folder)
 with contextlib.suppress(OSError):
     (own / 'config.worktree').write_text((folder / 'config').read_text())
+with contextlib.suppress(OSError):
+    settings(own)
 write('.gitattributes', '* filter=x\\n')
 """
-"""Settings of the worktree alone, for repositories that allow them."""
+"""Settings of its own repository."""
 
 ANOTHER_GIT = f"""{PAYLOAD}
 fake = folder / 'fake.git'
-shutil.copytree(common, fake, ignore=shutil.ignore_patterns('worktrees'))
+shutil.copytree(own, fake)
 settings(fake)
 with contextlib.suppress(OSError):
+    Path('.git').rename('aside')
     Path('.git').write_text(f'gitdir: {{fake}}')
 """
-"""The worktree's ``.git`` names another repository."""
+"""Its ``.git`` names another repository."""
 
 A_REPOSITORY_INSIDE = f"""{PAYLOAD}
 os.mkdir('inside')
@@ -75,7 +77,7 @@ def test_settings_that_an_agent_wrote_run_nothing_outside(hostile: Project, act:
     assert not (hostile.folder / "ran").exists(), ran.said
 
 
-def test_settings_of_its_worktree_are_not_an_agent_s_to_write(walled: Project) -> None:
+def test_settings_of_its_repository_are_not_an_agent_s_to_write(walled: Project) -> None:
     walled.git("config", "extensions.worktreeConfig", "true")
     walled.task("t-1", act=OWN_SETTINGS)
     ran = walled.run("--json")
@@ -96,7 +98,7 @@ def test_a_link_in_git_s_folder_of_a_worktree_is_not_written_through(
         victim.write_bytes(text)
     hostile.task(
         "t-1",
-        act="own = Path(Path('.git').read_text().removeprefix('gitdir:').strip())\n"
+        act="own = Path('.git')\n"
         f"(own / {name!r}).unlink(missing_ok=True)\n"
         f"(own / {name!r}).symlink_to({str(victim)!r})\n"
         "write('pages/t-1.txt', 'fine\\n')",

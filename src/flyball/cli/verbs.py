@@ -54,7 +54,7 @@ GROUPS = (
             "review": "have a pull request reviewed by an agent, and show what it says",
             "land": "land a pull request that people approved",
             "metrics": "summarise results: pace, cost, waste, waits",
-            "gc": "remove worktrees, branches and run folders that are not needed any more",
+            "gc": "remove workspaces, branches and run folders that are not needed any more",
         },
     ),
     VerbGroup(

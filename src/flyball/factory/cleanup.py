@@ -1,4 +1,4 @@
-"""Leftovers: worktrees, branches and run folders of work that is over.
+"""Leftovers: workspaces, branches and run folders of work that is over.
 
 Looking and removing are apart. A survey says of every one whether it can go, and why or why not; removing
 one, it looks again at what may have changed since. Always kept, with the reason:
@@ -27,16 +27,20 @@ from flyball.core.tasks.task import Task, TaskStatus
 from flyball.core.tasks.task_run import State, TaskRecord
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git.repository import BRANCHES, Checkout, Repository
-from flyball.factory.git.worktree import REVIEW_PREFIX, uncommitted_paths
+from flyball.factory.git.workspace import (
+    REVIEW_PREFIX,
+    is_half,
+    remove_tree,
+    uncommitted_paths,
+    uncommitted_words,
+)
 from flyball.factory.landing.rebase import LANDING_WORKTREE
 from flyball.factory.project_view import Project, open_ledger
-from flyball.factory.run.context import worktrees_folder
-
-_NAMED = 3
+from flyball.factory.run.context import open_workspaces
 
 
 class LeftoverKind(Enum):
-    WORKTREE = "worktree"
+    WORKSPACE = "workspace"
     BRANCH = "branch"
     RUN = "run folder"
 
@@ -55,7 +59,7 @@ class Leftover:
     young: bool = False
     """Kept for its age alone."""
     foreign: bool = False
-    """A folder in a worktree's place that is not a worktree of this repository."""
+    """A folder in a workspace's place that is not a workspace of this repository."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,67 +124,77 @@ class Survey:
         self._project, self._going_on = project, going_on
         self._older_than_s, self._now = older_than_s, now
         self._repository = Repository(project.root, default_branch=project.config.project.default_branch)
-        self._folder = worktrees_folder(project.root, project.config)
+        self._workspaces = open_workspaces(project.root, project.config, self._repository)
         self._task_states = load_task_states(project)
 
     def leftovers(self) -> list[Leftover]:
         checkouts = self._repository.checkouts()
-        trees = list(self._worktrees(checkouts))
-        going = {thing.path for thing in trees if thing.goes}
-        held = {each.branch: each.path for each in checkouts if each.path not in going}
-        return [*trees, *self._branches(held), *self._runs()]
+        folders = list(self._folders(checkouts))
+        going = {thing.path for thing in folders if thing.goes}
+        held: dict[str | None, Path | None] = {
+            f"{BRANCHES}{thing.name}": thing.path for thing in folders if not thing.goes
+        }
+        held |= {each.branch: each.path for each in checkouts if each.path not in going}
+        return [*folders, *self._branches(held), *self._runs()]
 
-    # -- worktrees --------------------------------------------------------------------------------------
+    # -- workspaces -------------------------------------------------------------------------------------
 
-    def _worktrees(self, checkouts: list[Checkout]) -> Iterator[Leftover]:
-        ours = [each for each in checkouts if each.path.parent.resolve() == self._folder.resolve()]
-        for each in ours:
-            why = self._keeps_worktree(each)
-            goes = self._gone_words(each)
+    def _folders(self, checkouts: list[Checkout]) -> Iterator[Leftover]:
+        """Workspaces of agents, and the landing's own worktree beside them."""
+        folder = self._workspaces.folder
+        linked = [each.path for each in checkouts if each.path.parent.resolve() == folder.resolve()]
+        ours = [*linked, *self._workspaces.registered()]
+        for path in ours:
+            why = self._keeps_folder(path, linked=path in linked)
             yield Leftover(
-                kind=LeftoverKind.WORKTREE,
-                name=each.path.name,
-                path=each.path,
+                kind=LeftoverKind.WORKSPACE,
+                name=path.name,
+                path=path,
                 goes=not why,
-                why=why or goes,
-                size_bytes=0 if why else folder_size(each.path),
+                why=why or self._gone_words(path),
+                size_bytes=0 if why else folder_size(path),
             )
-        registered = {each.path.name for each in ours}
-        for name in sorted(set(_names_in(self._folder)) - registered):
-            why = "it is not a worktree of this repository; look at it"
+        for name in sorted(set(_names_in(folder)) - {path.name for path in ours}):
+            half = is_half(name) and not self._going_on
+            why = "it is not a workspace of this repository; look at it"
             yield Leftover(
-                kind=LeftoverKind.WORKTREE,
+                kind=LeftoverKind.WORKSPACE,
                 name=name,
-                path=self._folder / name,
-                goes=False,
-                why=why,
-                foreign=True,
+                path=folder / name,
+                goes=half,
+                why="it is a part of one that was being made or removed" if half else why,
+                foreign=not is_half(name),
             )
 
-    def _gone_words(self, checkout: Checkout) -> str:
-        if not checkout.path.exists():
+    def _gone_words(self, path: Path) -> str:
+        if not path.exists():
             return "its folder is gone"
-        if checkout.path.name == LANDING_WORKTREE:
+        if path.name == LANDING_WORKTREE:
             return "the next landing makes it again"
-        if checkout.path.name.startswith(REVIEW_PREFIX):
+        if path.name.startswith(REVIEW_PREFIX):
             return "its review is over"
-        return self._task_states.over_words(checkout.path.name)
+        return self._task_states.over_words(path.name)
 
-    def _keeps_worktree(self, checkout: Checkout) -> str:
+    def _keeps_folder(self, path: Path, *, linked: bool) -> str:
         """Why it has to stay; empty if it can go."""
-        name = checkout.path.name
-        if name == LANDING_WORKTREE:
+        if path.name == LANDING_WORKTREE:
             landing = any(record.state is State.LANDING for record in self._task_states.live.values())
             needed = "a run is going on" if self._going_on else "a landing is not over" if landing else ""
-        elif name.startswith(REVIEW_PREFIX):
+        elif path.name.startswith(REVIEW_PREFIX):
             needed = "a run is going on" if self._going_on else ""
         else:
-            needed = self._task_states.needed_by(name)
-        return needed or unsaved_work(self._repository, checkout, copied=self._project.config.worktree.copy)
+            needed = self._task_states.needed_by(path.name)
+        return needed or self._unsaved(path, linked=linked)
+
+    def _unsaved(self, path: Path, *, linked: bool) -> str:
+        if linked:
+            copied = self._project.config.worktree.copy
+            return unsaved_in_worktree(self._repository, path, copied=copied)
+        return self._workspaces.unsaved(path)
 
     # -- branches ---------------------------------------------------------------------------------------
 
-    def _branches(self, held: Mapping[str | None, Path]) -> Iterator[Leftover]:
+    def _branches(self, held: Mapping[str | None, Path | None]) -> Iterator[Leftover]:
         for branch, tip in self._repository.agent_branches().items():
             why = self._keeps_branch(branch, tip, held)
             over = f"all its changes are in {self._repository.default}"
@@ -188,7 +202,7 @@ class Survey:
                 kind=LeftoverKind.BRANCH, name=branch, path=None, goes=not why, why=why or over, tip=tip
             )
 
-    def _keeps_branch(self, branch: str, tip: str, held: Mapping[str | None, Path]) -> str:
+    def _keeps_branch(self, branch: str, tip: str, held: Mapping[str | None, Path | None]) -> str:
         needed = self._task_states.needed_by(branch.removeprefix(BRANCHES))
         if needed:
             return needed
@@ -240,18 +254,22 @@ class Survey:
         elif thing.kind is LeftoverKind.RUN:
             _remove_run(thing.path)
         else:
-            self._remove_worktree(thing.path)
+            self._remove_folder(thing.path)
 
-    def _remove_worktree(self, path: Path) -> None:
-        checkout = next((each for each in self._repository.checkouts() if each.path == path), None)
-        if checkout is None:
-            return
-        why = unsaved_work(self._repository, checkout, copied=self._project.config.worktree.copy)
-        if why:
-            raise GitError(why)
-        with self._repository.worktree_lock():
-            # Forced because of what flyball copied in; all else was looked for just now. A lock still holds.
-            self._repository.git("worktree", "remove", "--force", str(path))
+    def _remove_folder(self, path: Path) -> None:
+        if self._workspaces.is_ours(path):
+            if why := self._workspaces.unsaved(path):
+                raise GitError(why)
+            self._workspaces.discard(path)
+        elif is_half(path.name):
+            remove_tree(path)
+        elif any(each.path == path for each in self._repository.checkouts()):
+            if why := self._unsaved(path, linked=True):
+                raise GitError(why)
+            with self._repository.worktree_lock():
+                # Forced because of what flyball copied in; all else was looked for just now. A lock still
+                # holds.
+                self._repository.git("worktree", "remove", "--force", str(path))
 
     def _remove_branch(self, thing: Leftover) -> None:
         holder = next((each for each in self._repository.checkouts() if each.branch == thing.name), None)
@@ -263,25 +281,15 @@ class Survey:
 # -- is anything lost? --------------------------------------------------------------------------------------
 
 
-def unsaved_work(repository: Repository, checkout: Checkout, *, copied: list[str] | tuple[str, ...]) -> str:
-    """What would be lost with a worktree, in words; empty if nothing."""
-    path = checkout.path
-    # What a reviewer does in its worktree is thrown away.
-    if not path.exists() or path.name.startswith(REVIEW_PREFIX):
+def unsaved_in_worktree(repository: Repository, path: Path, *, copied: list[str] | tuple[str, ...]) -> str:
+    """What would be lost with a worktree of the user's repository, in words; empty if nothing."""
+    if not path.exists():
         return ""
     if not (path / ".git").is_file():
         return "its .git is gone, so flyball cannot tell what is in it; look at it"
     if (repository.worktree_git_dir(path) / "locked").exists():
         return f"it is locked: git worktree unlock {path}"
-    changed = uncommitted_paths(repository.git_in(path), copied=copied)
-    if changed:
-        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-        return f"it has uncommitted work: {', '.join(changed[:_NAMED])}{more}"
-    # A landing works on copies of commits.
-    copies = path.name == LANDING_WORKTREE
-    if not copies and not repository.git("for-each-ref", "--count=1", "--contains", checkout.head):
-        return f"it stands on commits that no branch has: {checkout.head[:12]}"
-    return ""
+    return uncommitted_words(uncommitted_paths(repository.git_in(path), copied=copied))
 
 
 def is_landed(repository: Repository, tip: str) -> bool:

@@ -27,7 +27,7 @@ from flyball.factory.project.config import ProjectConfig
 from flyball.factory.project.config_reader import load_config
 from flyball.factory.project.paths import find_root
 from flyball.factory.run.board import LEFT, Board, BoardFile, BoardRow, board_from_ledger
-from flyball.factory.run.context import worktrees_folder
+from flyball.factory.run.context import workspaces_folder
 from flyball.factory.run.session import running
 from flyball.factory.state.ledger import Ledger
 from flyball.factory.state.run_folders import STATE
@@ -180,7 +180,7 @@ def used_ids(root: Path, config: ProjectConfig) -> set[str]:
     kept = (f"refs/heads/{BRANCHES}", f"refs/remotes/origin/{BRANCHES}")
     done = Git(root).run("for-each-ref", "--format=%(refname)", *kept)
     used = {line.partition(f"/{BRANCHES}")[2] for line in done.text.splitlines()} if done.ok else set()
-    worktrees = worktrees_folder(root, config)
+    worktrees = workspaces_folder(root, config)
     with suppress(OSError):
         used |= {path.name for path in worktrees.iterdir()}
     # A ledger that cannot be read is reported where it is needed: a task can be added without it.

@@ -1,7 +1,8 @@
 """What a caller may say about an ask, and what is filled in where it says nothing.
 
 The default project is the registered one of the folder (``flyball project add``), else the repository's name,
-else the folder's. A linked worktree counts as its main repository, so agents compete for what they work on.
+else the folder's. A linked worktree and an agent's workspace count as the repository that they come from, so
+agents compete for what they work on.
 
 Every slot looks it up: without a registry it costs one system call, with one a stat of its folder.
 """
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 REGISTERED = os.path.join("registry", "projects")
 """In the home: one file per registered project, named after it."""
 WORKTREES = "worktrees"
-"""In the home: the factory's worktrees, in a folder per project."""
+"""In the home: the factory's workspaces, in a folder per project."""
+BORROWED_FROM = "flyball-borrowed-from"
+"""In the git folder of an agent's workspace: the checkout that it was made from."""
+_PATH_LIMIT = 4096
 
 
 def default_project(folder: Path | None = None) -> str:
@@ -54,15 +58,17 @@ def worktree_around(folder: Path) -> Path | None:
 
 
 def main_worktree(top: Path) -> Path | None:
-    """The main worktree behind a linked one: ``gitdir: /repo/.git/worktrees/x`` -> ``/repo``. Else None."""
+    """The main worktree behind a linked one: ``gitdir: /repo/.git/worktrees/x`` -> ``/repo``; or the checkout
+    that an agent's workspace was made from. Else None."""
     git_file = os.path.join(top, ".git")
-    if not os.path.isfile(git_file):
-        return None
+    linked = os.path.isfile(git_file)
     try:
-        with open(git_file, "rb") as file:
-            pointed = os.fsdecode(file.read()).removeprefix("gitdir:").strip()
+        with open(git_file if linked else os.path.join(git_file, BORROWED_FROM), "rb") as file:
+            pointed = os.fsdecode(file.read(_PATH_LIMIT)).removeprefix("gitdir:").strip()
     except OSError:
         return None
+    if not linked:
+        return Path(pointed) if os.path.isabs(pointed) else None
     before, found, _ = os.path.normpath(top / pointed).partition("/.git/worktrees/")
     return Path(before) if found else None
 

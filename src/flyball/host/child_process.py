@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def start_apart(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
@@ -28,22 +28,25 @@ def run_apart(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    stdin: bytes | None = None,
+    stdin: bytes | IO[bytes] | None = None,
     timeout_s: float,
     pass_fds: Sequence[int] = (),
+    stdout: IO[bytes] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run it to its end and keep what it printed. ``subprocess.TimeoutExpired`` where that takes too long."""
+    """Run it to its end and keep what it printed, which goes to ``stdout`` where that is given.
+    ``subprocess.TimeoutExpired`` where it takes too long."""
     pipe = subprocess.PIPE
-    given = subprocess.DEVNULL if stdin is None else pipe
+    text = stdin if isinstance(stdin, bytes) else None
+    given = pipe if text is not None else stdin or subprocess.DEVNULL
     with start_apart(
-        argv, cwd=cwd, env=env, stdin=given, stdout=pipe, stderr=pipe, pass_fds=pass_fds
+        argv, cwd=cwd, env=env, stdin=given, stdout=stdout or pipe, stderr=pipe, pass_fds=pass_fds
     ) as process:
         try:
-            out, err = process.communicate(stdin, timeout_s)
+            out, err = process.communicate(text, timeout_s)
         except BaseException:
             process.kill()
             raise
-    return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+    return subprocess.CompletedProcess(list(argv), process.returncode, out or b"", err)
 
 
 @contextmanager

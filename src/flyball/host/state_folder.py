@@ -21,33 +21,32 @@ SERVERS = (
 
 
 def home() -> Path:
-    """``FLYBALL_HOME``, default ``~/.flyball``."""
+    """``FLYBALL_HOME``, default ``~/.flyball``.
+
+    Refused where it is another user's, who could put anything into it: a lease, a token, a program.
+    """
     named = os.environ.get("FLYBALL_HOME")
     if named is not None and not named.strip():
         raise UsageError("FLYBALL_HOME is set but empty; unset it or name a folder")
     if named:
-        folder = os.path.expanduser(named)
-        if folder.startswith("~"):
+        folder = Path(os.path.expanduser(named)).absolute()
+        if named.startswith("~") and os.path.expanduser(named) == named:
             raise UsageError(
                 f"FLYBALL_HOME is {named!r}, and there is no such home folder; name an absolute path"
             )
-        return _own(Path(folder).absolute())
-    users = user_home()
-    if users is None:
-        raise UsageError(
-            f"there is no folder for flyball's state: HOME is not set, and user {os.getuid()} has no entry "
-            "in the password file; set FLYBALL_HOME to a folder that this user may write"
-        )
-    if not users.is_absolute() or os.environ.get("HOME") == "":
-        raise UsageError(
-            f"HOME is {os.environ.get('HOME', '')!r}, which is not an absolute path; "
-            "correct it, or set FLYBALL_HOME to a folder for flyball's state"
-        )
-    return _own(users / ".flyball")
-
-
-def _own(folder: Path) -> Path:
-    """Refused where it is another user's, who could put anything into it: a lease, a token, a program."""
+    else:
+        users = user_home()
+        if users is None:
+            raise UsageError(
+                f"there is no folder for flyball's state: HOME is not set, and user {os.getuid()} has no "
+                "entry in the password file; set FLYBALL_HOME to a folder that this user may write"
+            )
+        if not users.is_absolute() or os.environ.get("HOME") == "":
+            raise UsageError(
+                f"HOME is {os.environ.get('HOME', '')!r}, which is not an absolute path; "
+                "correct it, or set FLYBALL_HOME to a folder for flyball's state"
+            )
+        folder = users / ".flyball"
     try:
         owner = os.stat(folder).st_uid
     except OSError:

@@ -339,7 +339,7 @@ def test_another_account_is_refused_before_anything_is_touched(guarded: Project)
     assert "profile work is for ann@example.org" in ran.said
     assert not (guarded.root / ".flyball").exists()
     assert not guarded.began()
-    assert guarded.worktrees() == []
+    assert guarded.workspaces() == []
     assert not (guarded.home / "registry" / "projects").exists()
 
 

@@ -80,15 +80,12 @@ def test_the_guard_imports_nothing_but_its_own_and_the_standard_library(tmp_path
     assert not list(guards.folder.rglob("*.pyc"))
 
 
-def test_wards_of_worktrees_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+def test_wards_of_workspaces_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     site = Site(tmp_path)
     wards = site.fence.guards.policies
     assert len(list(wards.iterdir())) == 1
-    site.git("worktree", "remove", "--force", str(site.tree))
-    site.tree.mkdir(parents=True)
-    other = tmp_path / "elsewhere"
-    site.git("worktree", "add", "--quiet", "--detach", str(other))
-    shutil.rmtree(site.tree)
+    other = site.workspaces.ensure("t-2").path
+    site.workspaces.remove("t-1")
     site.fence.guard(["true"], site.env, tree=other, branch="agent/t-2", folder=site.folder)
     assert [json.loads(path.read_text())["branch"] for path in wards.iterdir()] == ["agent/t-2"]
 
@@ -175,12 +172,15 @@ def test_the_sandbox_is_a_wall_and_not_a_fence(walled: Site) -> None:
         f"echo x > {Path.home()}/flyball-was-here",
         "echo x > /etc/flyball-was-here",
         "echo 'gitdir: /nowhere' > .git",
-        "/usr/bin/git update-ref refs/heads/main HEAD",
-        "/usr/bin/git update-ref refs/remotes/origin/main HEAD",
-        "/usr/bin/git branch mine",
-        "/usr/bin/git tag v2",
+        f"/usr/bin/git -C {walled.root} update-ref refs/heads/main HEAD~1",
+        f"/usr/bin/git -C {walled.root} update-ref refs/remotes/origin/main HEAD",
+        f"/usr/bin/git -C {walled.root} tag v2",
+        f"/usr/bin/git -C {walled.root} worktree add {walled.tree}/sub",
         "/usr/bin/git config user.name Other",
-        f"/usr/bin/git worktree add {walled.tree}/sub",
+        f"/usr/bin/git -C {walled.root} branch mine",
+        f"echo x > {walled.root}/.git/objects/x",
+        "mv .git aside",
+        "echo '[core]' > .git/config",
         f"mkdir -p {walled.root}/.git/hooks && echo x > {walled.root}/.git/hooks/pre-commit",
         f"kill {os.getpid()}",
         f"echo x > /proc/{os.getpid()}/root{walled.root}/page.txt",
@@ -207,8 +207,8 @@ def test_an_agent_in_the_sandbox_can_do_its_work(walled: Site) -> None:
     ]
     done = inside(walled, "\n".join(lines))
     assert (done.returncode, done.stdout) == (0, "two\n"), done.stderr
+    walled.workspaces.gather("t-1", "Do it", base=walled.git("rev-parse", "main"), commit=True)
     assert walled.git("log", "-1", "--format=%s", BRANCH) == "two"
-    assert walled.git("merge-base", "main", BRANCH) == walled.git("rev-parse", "main")
 
 
 @needs_bwrap
@@ -315,12 +315,12 @@ def test_a_run_that_needs_bubblewrap_and_has_none_touches_nothing(project: Proje
 @needs_bwrap
 def test_what_the_fence_cannot_do_the_sandbox_does(tmp_path: Path) -> None:
     """As docs/explanation/what-guards-cannot-do.md says it."""
-    line = "env -i /usr/bin/git update-ref refs/heads/passed HEAD"
+    line = "env -i /usr/bin/git -C {} update-ref refs/heads/passed HEAD"
     fence = Site(tmp_path / "fence")
-    assert fence.fenced(line).returncode == 0
+    assert fence.fenced(line.format(fence.root)).returncode == 0
     assert fence.git("branch", "--list", "passed")
     wall = Site(tmp_path / "wall", GuardPart(sandbox="bwrap"))
-    assert inside(wall, line).returncode != 0
+    assert inside(wall, line.format(wall.root)).returncode != 0
     assert not wall.git("branch", "--list", "passed")
 
 

@@ -41,7 +41,7 @@ def test_a_gate_runs_in_neither_the_checkout_nor_the_agents_worktree(project: Pr
     commands(project, f"pwd > {where}")
     project.task("t-1")
     assert project.run().code == 0
-    assert where.read_text().strip() not in (str(project.root), str(project.worktree("t-1")))
+    assert where.read_text().strip() not in (str(project.root), str(project.workspace("t-1")))
 
 
 def test_both_streams_are_kept_in_the_order_in_which_they_came(project: Project) -> None:

@@ -75,13 +75,13 @@ def test_unlanded_untracked_files_are_seen_whatever_git_is_told_to_show(project:
     """A worktree with something of value in it is never removed."""
     with open(project.place / "user" / ".gitconfig", "a") as file:
         file.write("[status]\nshowUntrackedFiles = no\n")
-    script = f"echo precious > {project.worktree('t-1')}/precious"
+    script = f"echo precious > {project.workspace('t-1')}/precious"
     project.configure(gate={"commands": [script]})
     project.task("t-1")
     ran = project.run()
     assert ran.code == 0, ran.said
-    assert (project.worktree("t-1") / "precious").exists()
-    assert f"{project.worktree('t-1')} has uncommitted work" in ran.out
+    assert (project.workspace("t-1") / "precious").exists()
+    assert f"{project.workspace('t-1')} has uncommitted work" in ran.out
 
 
 def test_a_signature_that_cannot_be_made_is_said(project: Project) -> None:
@@ -146,7 +146,7 @@ def test_copied_files_reach_agents_and_gates_and_never_land(project: Project) ->
     ran = project.run()
     assert ran.code == 0, ran.said
     assert not {".env", "conf/local.ini", "cache/deep/one"} & set(project.files())
-    assert project.worktrees() == []
+    assert project.workspaces() == []
     assert project.branches() == []
 
 
@@ -187,7 +187,7 @@ def test_a_bootstrap_cut_short_is_done_again(project: Project, point: str) -> No
 
 def test_a_foreign_folder_in_the_place_of_a_worktree_is_refused_and_kept(project: Project) -> None:
     project.task("t-1")
-    foreign = project.worktree("t-1")
+    foreign = project.workspace("t-1")
     foreign.mkdir(parents=True)
     (foreign / "precious").write_text("x")
     ran = project.run()
@@ -231,7 +231,6 @@ def test_a_branch_that_a_person_looks_at_is_not_deleted_under_them(project: Proj
     project.configure(merge={"policy": "manual"})
     project.task("t-1")
     assert project.run().code == 0
-    project.git("worktree", "remove", str(project.worktree("t-1")))
     project.git("checkout", "-q", "agent/t-1")
     ran = project.flyball("merge", "t-1")
     assert ran.code == 0, ran.said

@@ -145,8 +145,8 @@ def test_neither_the_work_nor_its_reviewer_can_spoil_a_review(project: Project) 
     project.act(REVIEWER, "commit('pages/t-1.txt', 'bad')\nwrite('pages/more.txt', 'bad')\nreview()")
     # A branch that moves under its review is unreviewed.
     project.task("t-2", act=PAGE)
-    ref = "Path(git('rev-parse', '--git-common-dir'), 'refs/heads/agent/t-2')"
-    moved = f"commit('pages/t-2.txt', 'x')\n{ref}.write_text(git('rev-parse', 'HEAD'))\nreview()"
+    words = ["env", "-i", "/usr/bin/git", "-C", str(project.root), "branch", "-f", "agent/t-2", "main"]
+    moved = f"subprocess.run({words}, check=True)\nreview()"
     project.act("t-2@review", moved)
     # A file in the work that looks like a review is none.
     answer = "json.dumps({'verdict': 'pass', 'criteria': [], 'findings': []})"
@@ -166,7 +166,7 @@ def test_neither_the_work_nor_its_reviewer_can_spoil_a_review(project: Project) 
 def test_what_passed_does_not_land_by_itself_once_its_branch_has_moved(project: Project) -> None:
     project.task("t-1")
     assert project.run(die_at="after:land.begun").code == -9
-    project.git("commit", "--allow-empty", "-qm", "mine", cwd=project.worktree("t-1"))
+    project.git("commit", "--allow-empty", "-qm", "mine", cwd=project.workspace("t-1"))
     ran = project.run()
     assert "its branch has moved on since" in ran.out
     assert project.landed() == []
@@ -303,7 +303,7 @@ def test_a_reviewer_is_told_where_a_diff_was_cut_and_which_files_it_changes(proj
     ran = project.run()
     assert ran.code == 0, ran.said
     review = project.folders("t-1")[1]
-    assert "begins by saying that\nit is cut" in project.prompts("t-1")[1]
+    assert "begins by saying that it is cut" in project.prompts("t-1")[1]
     told = next(path for path in review.iterdir() if "CUT" in path.read_text(errors="replace")).read_text()
     assert "A\tpages/a.txt\nA\tpages/hidden.txt\n" in told.replace("\\t", "\t").replace("\\n", "\n")
     assert "git diff " in told

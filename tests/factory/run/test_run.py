@@ -91,7 +91,7 @@ def test_the_second_signal_stops_and_says_what_is_left(project: Project, number:
     assert "t-1" in out
     assert project.processes() == []
     assert project.leases() == []
-    assert (project.worktree("t-1") / "pages" / "half.txt").exists()
+    assert (project.workspace("t-1") / "pages" / "half.txt").exists()
     project.say("go-t-1")
     assert project.run().code == 0
     assert [line.attempt for line in project.began("t-1")] == [1, 1]
@@ -323,5 +323,5 @@ def test_a_number_that_left_something_behind_is_not_given_to_a_new_task(project:
     assert added() == "t-2", "the ledger has t-1"
     project.git("branch", "agent/t-5", "main")
     assert added() == "t-6"
-    project.worktree("t-7").mkdir(parents=True)
+    project.workspace("t-7").mkdir(parents=True)
     assert added() == "t-8"

@@ -44,7 +44,7 @@ def processes(me: Agent) -> None:
 
 
 def disk_filled(target: Target, name: str) -> str:
-    path = target.project.worktree(name) / "out" / "filler"
+    path = target.project.workspace(name) / "out" / "filler"
     used = path.stat().st_blocks * 512 if path.exists() else 0
     return f"{DISK_MB} MB of disk" if used >= DISK_MB * MB else ""
 

@@ -91,7 +91,7 @@ def swapped_workspace(me: Agent) -> None:
 
 
 def still_there(target: Target, name: str) -> str:
-    left = target.project.worktree(name).exists()
+    left = target.project.workspace(name).exists()
     return "its workspace cannot be removed" if left else ""
 
 

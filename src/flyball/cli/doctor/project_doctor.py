@@ -1,7 +1,7 @@
 """Examining and mending the project around the current folder: its settings, its tools, what its work left.
 
 What ``flyball validate`` says about settings and tasks is said here too; beside it stands what only shows
-once agents have worked: worktrees and branches that no task needs, tasks that were cut short, locks that a
+once agents have worked: workspaces and branches that no task needs, tasks that were cut short, locks that a
 killed git left. Mending removes what ``flyball gc`` would remove and those locks, and nothing else.
 """
 
@@ -241,7 +241,7 @@ def _check_gate(project: Project) -> Iterator[DoctorFinding]:
 
 def _check_leftovers(project: Project, things: Sequence[Leftover]) -> Iterator[DoctorFinding]:
     ends = {
-        LeftoverKind.WORKTREE: "worktrees without an owner",
+        LeftoverKind.WORKSPACE: "workspaces without an owner",
         LeftoverKind.BRANCH: "branches without a task",
     }
     for kind, words in ends.items():
@@ -262,8 +262,8 @@ def _check_leftovers(project: Project, things: Sequence[Leftover]) -> Iterator[D
             )
     if strange := [thing.name for thing in things if thing.foreign]:
         yield DoctorFinding(
-            kind="strange-worktree",
-            words=f"folders that are not worktrees of this repository: {first_names(strange)}",
+            kind="strange-workspace",
+            words=f"folders that are not workspaces of this repository: {first_names(strange)}",
             meaning="a task of that name could not be given its own",
             remedy="look at them, and move them away",
         )

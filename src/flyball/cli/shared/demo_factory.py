@@ -1,9 +1,9 @@
 """``flyball demo --factory``: a small project from ready tasks to merged commits, in a few seconds.
 
-A real repository in a temporary folder, real worktrees, real processes, and an agent that does literally what
-its task says (``sim/demo/scripted_agent.py``). One task's first try is red and it is sent back by the gate,
-another's by its review; one touches a protected path and is refused; two want the same file and take turns.
-Nothing of the user's own is read or written.
+A real repository in a temporary folder, real workspaces, real processes, and an agent that does literally
+what its task says (``sim/demo/scripted_agent.py``). One task's first try is red and it is sent back by the
+gate, another's by its review; one touches a protected path and is refused; two want the same file and take
+turns. Nothing of the user's own is read or written.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ _TASKS = (
     ("title", "Give the hello page a title", "pages/hello.md", "> sleep 0.4\n> write pages/hello.md # Hello"),
     ("token", "Put the token where it belongs", "secrets/token", "> sleep 0.5\n> write secrets/token 0000"),
 )
-INTRO = """Five tasks, four agents at once, each in a worktree of its own; a reviewer looks at every change; a
-gate wants numbers to be numbers; `secrets/` is protected. The agents are scripted, everything else is
+INTRO = """Five tasks, four agents at once, each in a workspace of its own; a reviewer looks at every change;
+a gate wants numbers to be numbers; `secrets/` is protected. The agents are scripted, everything else is
 real."""
 
 

@@ -28,7 +28,7 @@ STYLES: Mapping[str, Style] = {
 }
 WORDS: Mapping[str, str] = {State.READY: "waits", State.CLAIMED: "prepares", State.PARKED: "needs you"}
 _WAIT_WORDS = {
-    WaitKind.WORKTREE.value: "makes its worktree",
+    WaitKind.WORKTREE.value: "makes its workspace",
     WaitKind.BASE_GATE.value: "waits for the gate on the base",
     WaitKind.PLACE.value: "waits for a place in this run's width",
     WaitKind.SLOT.value: "asks for a slot",

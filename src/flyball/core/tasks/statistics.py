@@ -23,7 +23,7 @@ _B, _D = RunPhase.BEGUN, RunPhase.DONE
 _STRETCHES: Final[Mapping[tuple[Step, RunPhase], str]] = {
     # What an entry ends: the time since the one before.
     (Step.WORKTREE, _B): "a place in the run's width",
-    (Step.WORKTREE, _D): "its worktree",
+    (Step.WORKTREE, _D): "its workspace",
     (Step.LAUNCH, _B): "a slot of the pool",
     (Step.LAUNCH, _D): "the start of its agent",
     (Step.SESSION, _D): "its agent",

@@ -11,6 +11,9 @@ engine *and* its last git are gone.
 
 What talks to a remote is left out: credential helpers stay behind on purpose, and a push that goes out late
 is found out by looking. Patience has an end all the same.
+
+In a repository that an agent could write to, git runs *enclosed*: behind a command that keeps it there
+(``factory/guards/sandbox.py``), without our descriptors, and with next to nothing of our environment.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import IO, BinaryIO
 
 from flyball.errors import GitError, StoreFullError
 from flyball.host.child_process import run_apart
@@ -49,6 +53,20 @@ OWN = tuple(
     for word in ("-c", setting)
 )
 _KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"})
+_HARMLESS = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "LANG",
+        "TZ",
+        "XDG_CONFIG_HOME",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+    }
+)
+"""All that git finds in its environment where an agent has been."""
 _OUTPUT_LIMIT = 4000
 _REMOTE = frozenset({"fetch", "push", "ls-remote"})
 inherited: set[int] = set()
@@ -82,6 +100,9 @@ class Git:
     folder: Path
     pinned: Mapping[str, str] = field(default_factory=dict)
     """Variables that name the repository, where git must not believe what the folder says of itself."""
+    enclosure: Sequence[str] | None = None
+    """What the command begins with where an agent could have written what git reads; empty: nothing keeps git
+    in, as nothing kept the agent in. None: the repository is the user's own."""
 
     def __call__(
         self,
@@ -100,19 +121,22 @@ class Git:
         self,
         *args: str,
         env: Mapping[str, str] | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | BinaryIO | None = None,
         timeout_s: float = TIMEOUT_S,
+        stdout: IO[bytes] | None = None,
     ) -> Done:
-        """Run it, however it ends."""
+        """Run it, however it ends. What it prints goes to ``stdout`` where that is given."""
+        ours = self.enclosure is None
         try:
             # Ctrl-C is meant for us: we drain, and a git that it killed would look like a conflict.
             done = run_apart(
-                ["git", *OWN, *args],
+                [*(self.enclosure or ()), "git", *OWN, *args],
                 cwd=self.folder,
-                env={**_environment(), **self.pinned, **(env or {})},
+                env={**_environment(_is_kept if ours else _is_harmless), **self.pinned, **(env or {})},
                 stdin=stdin,
                 timeout_s=timeout_s,
-                pass_fds=() if args[0] in _REMOTE else tuple(inherited),
+                pass_fds=() if self.enclosure or args[0] in _REMOTE else tuple(inherited),
+                stdout=stdout,
             )
         except subprocess.TimeoutExpired as error:
             raise GitError(f"git {args[0]} took longer than {timeout_s:g} s in {self.folder}") from error
@@ -149,15 +173,23 @@ def format_paths(paths: Iterable[str]) -> str:
     return ", ".join(path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in paths)
 
 
-def _environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _KEPT}
+def _is_kept(name: str) -> bool:
+    return not name.startswith("GIT_") or name in _KEPT
+
+
+def _is_harmless(name: str) -> bool:
+    return name in _HARMLESS or name.startswith("LC_")
+
+
+def _environment(passes: Callable[[str], bool]) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if passes(k)}
     return {**kept, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", **_author()}
 
 
 @lru_cache(maxsize=1)
 def _author() -> Mapping[str, str]:
     """A name to commit under, where the user has none: git would refuse to commit at all."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _KEPT}
+    env = {k: v for k, v in os.environ.items() if _is_kept(k)}
     try:
         asked = subprocess.run(["git", "config", "user.email"], env=env, capture_output=True, check=False)
     except OSError:

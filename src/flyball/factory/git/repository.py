@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 from flyball.errors import GitError, UsageError
 from flyball.factory.git.git import TIMEOUT_S, Git
@@ -28,6 +29,11 @@ _SYMLINK, _SUBMODULE = "120000", "160000"
 _HALF_MADE = "fatal: bad object worktrees/"
 _HALF_MADE_OLD_S = 60.0
 _FETCH_AGAIN_S = (0.0, 0.05, 0.2, 0.5, None)
+_COUNT_AT = 8
+"""Where a pack says how many objects are in it."""
+_FEW_OBJECTS = 100
+"""As many are files of their own, as after a fetch; more stay one pack."""
+_SAID = 500
 _COMMON = ("main", "master", "trunk")
 
 
@@ -61,7 +67,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class WorktreeChanges:
+class TreeChanges:
     """What differs between two commits."""
 
     paths: Mapping[str, str]
@@ -161,7 +167,7 @@ class Repository:
                 return
 
     def _drop_half_made(self) -> None:
-        """Worktrees that git was killed over while it added them: it never prunes them by itself."""
+        """Workspaces that git was killed over while it added them: it never prunes them by itself."""
         with self.worktree_lock():
             # None of ours is on its way now; a person's own may be.
             for state in (self.common / "worktrees").glob("*"):
@@ -205,7 +211,7 @@ class Repository:
         )
         return Base(joined.commit or local, joined.clashing)
 
-    def changes(self, old: str, new: str) -> WorktreeChanges:
+    def changes(self, old: str, new: str) -> TreeChanges:
         """What differs between two commits, or trees."""
         # Whatever the repository's own settings hide.
         plain = ("-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
@@ -217,7 +223,59 @@ class Repository:
             found[path] = self.git("cat-file", "blob", blob) if mode == _SYMLINK else ""
             if _SUBMODULE in (was.lstrip(":"), mode):
                 submodules.add(path)
-        return WorktreeChanges(found, frozenset(submodules))
+        return TreeChanges(found, frozenset(submodules))
+
+    # -- commits that an agent made -------------------------------------------------------------------
+
+    @property
+    def objects(self) -> Path:
+        return self.common / "objects"
+
+    def has_all_of(self, commit: str) -> bool:
+        """Is a commit here, with everything it refers to?"""
+        return self.commit(commit) is not None and self.has_all_below(commit)
+
+    def has_all_below(self, commit: str) -> bool:
+        # Not by way of other worktrees: one that is being made has no HEAD yet, and git fails over it.
+        known = ("--single-worktree", "--not", "--all")
+        return self.git.ok("rev-list", "--objects", "--quiet", commit, *known)
+
+    def take_in(self, pack: BinaryIO) -> None:
+        """Objects from a stream that an agent may have written. GitError for one that is not what its name
+        says, that is not as git writes it, or that refers to something missing."""
+        pack.seek(_COUNT_AT)
+        few = int.from_bytes(pack.read(4), "big") <= _FEW_OBJECTS
+        pack.seek(0)
+        how = (
+            ("unpack-objects", "-q", "--strict")
+            if few
+            else ("index-pack", "--stdin", "--fix-thin", "--strict")
+        )
+        taken = self.git.run(*how, stdin=pack)
+        if not taken.ok:
+            said = [line for line in taken.err.splitlines() if line.startswith(("error:", "fatal:"))]
+            raise GitError(f"git refuses what was handed over: {'; '.join(said)[:_SAID]}", output=taken.err)
+
+    def signed_again(self, commit: str) -> str:
+        """The same commit with the user's signature, where git's settings ask for one."""
+        if self.git.run("config", "--type=bool", "commit.gpgSign").text != "true":
+            return commit
+        form = "--format=%T%x00%P%x00%an%x00%ae%x00%aI%x00%B"
+        tree, parents, name, email, date, message = (
+            self.git.run("show", "--no-patch", form, commit)
+            .out.decode("utf-8", "surrogateescape")
+            .split("\0", 5)
+        )
+        author = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+        words = [word for parent in parents.split() for word in ("-p", parent)]
+        text = message.rstrip("\n").encode("utf-8", "surrogateescape") + b"\n"
+        return self.git("commit-tree", "-S", *words, tree, env=author, stdin=text)
+
+    def is_on_a_branch(self, commit: str) -> bool:
+        """Has any branch, tag or remote this commit?"""
+        if self.commit(commit) is None:
+            return False
+        return bool(self.git("for-each-ref", "--count=1", "--contains", commit))
 
     # -- branches and worktrees ---------------------------------------------------------------------
 
@@ -260,8 +318,12 @@ class Repository:
             raise GitError(f"{words}; {way_out}")
 
     def move_branch(self, branch: str, *, old: str | None, new: str) -> None:
-        """From where we saw it to another commit; never what it may stand for meanwhile."""
+        """From where we saw it to another commit; never what it may stand for meanwhile, and not where a
+        person has its files."""
         self.check_plain(branch)
+        if (place := self.checked_out(branch)) is not None:
+            words = f"{branch} is checked out in {place}, so its agent's work cannot come there"
+            raise GitError(f"{words}; switch that checkout to another branch, then flyball run")
         self.git("update-ref", "--no-deref", "-m", "flyball", f"refs/heads/{branch}", new, old or "")
 
     @contextlib.contextmanager

@@ -174,7 +174,7 @@ def _option_refusal(call: GitCall, asks: GitQueries) -> str | None:
     before = _pairs(call.before)
     for flag, value in before:
         if flag == "--work-tree" and not asks.writes([], value):
-            return f"an agent writes in its worktree, and not to {value}"
+            return f"an agent writes in its workspace, and not to {value}"
     letters_run, letters_write = _RUNS_SHORT.get(call.verb, ""), _WRITES_SHORT.get(call.verb, "")
     for flag, value in _pairs(call.args):
         if _abbreviates(flag, _RUNS, call.verb) or _short(flag, letters_run):
@@ -185,7 +185,7 @@ def _option_refusal(call: GitCall, asks: GitQueries) -> str | None:
         elif letters_write and _short(flag, letters_write):
             path = flag.partition(letters_write)[2] or value
         if path and not asks.writes(call.before, path):
-            return f"an agent writes in its worktree, and not to {path}"
+            return f"an agent writes in its workspace, and not to {path}"
     if call.verb == "bisect" and "run" in call.args[:1]:
         return asks.text(" ".join(call.args[1:]))
     if call.verb in _MAKES_FOLDER:

@@ -112,10 +112,10 @@ class Guard:
     def refs_refusal(self, lines: str, common: str) -> str | None:
         if not self.policy.is_guarded(common):
             own = self.policy.may_change(common, cwd=self.cwd)
-            return None if own else "this repository is not the agent's: it works in its own worktree"
+            return None if own else "this repository is not the agent's: it works in its own"
         for line in lines.splitlines():
             ref = line.split(" ", 2)[-1]
-            if not self.policy.may_move(ref):
+            if not self.policy.may_move(ref, common):
                 return f"{ref} is not an agent's to move: its own branch is {self.policy.branch}"
         return None
 

@@ -85,8 +85,8 @@ class GuardedLauncher:
             worktree=os.path.realpath(tree),
             branch=branch,
             default=self.repository.default,
-            common=os.path.realpath(self.repository.common),
-            state=os.path.realpath(self.repository.worktree_git_dir(tree)),
+            common=os.path.realpath(tree / ".git"),
+            project=os.path.realpath(self.repository.common),
             writable=sorted({os.path.realpath(each) for each in writable}),
             kept=sorted({os.path.realpath(each) for each in kept}),
             remotes=remotes,
@@ -130,7 +130,6 @@ class GuardedLauncher:
         """The wall inside git, for whatever way it is called."""
         return [
             ["core.hooksPath", str(self.guards.hooks)],
-            # Housekeeping moves what all worktrees share.
             ["gc.auto", "0"],
             ["maintenance.auto", "false"],
             *([f"url.{NO_PUSH}.pushInsteadOf", address] for address in remotes),

@@ -1,4 +1,4 @@
-"""What one agent is kept to: its worktree, its branch, where it may write. Read by the guards beside it.
+"""What one agent is kept to: its workspace, its branch, where it may write. Read by the guards beside it.
 
 A policy is written at each launch as ``FLYBALL_HOME/guards/wards/<key>.json`` and named by ``FLYBALL_GUARD``.
 Where a tool in between dropped that variable it is found by the folder: the key is made of the worktree's
@@ -22,9 +22,9 @@ class GuardPolicy(NamedTuple):
     """Its own, such as ``agent/t-1``."""
     default: str
     common: str
-    """Where git keeps what all worktrees share."""
-    state: str
-    """Where it keeps what belongs to this one."""
+    """Where git keeps the agent's repository."""
+    project: str
+    """Where it keeps the user's, which an agent changes in no way."""
     writable: list[str]
     kept: list[str]
     """Flyball's own, the user's checkout and git's; never to be written, wherever they lie."""
@@ -44,20 +44,22 @@ class GuardPolicy(NamedTuple):
         not_ = max((len(each) for each in self.kept if within(real, each)), default=-1)
         return may > not_
 
-    def may_move(self, ref: str) -> bool:
-        """May it change this ref of the repository?"""
+    def may_move(self, ref: str, common: str) -> bool:
+        """May it change this ref of a repository that is guarded?"""
+        if os.path.realpath(common) == self.project:
+            return False
         own = ref in (f"refs/heads/{self.branch}", "refs/stash") or not ref.startswith("refs/")
         return own or ref.startswith(_PER_WORKTREE)
 
     def may_change(self, common: str, *, cwd: str) -> bool:
         """Is this a repository of its own making? Where it may write there may be others."""
         real = os.path.realpath(os.path.join(cwd, common))
-        shared = (self.common, *map(os.path.realpath, self.remotes))
+        shared = (self.common, self.project, *map(os.path.realpath, self.remotes))
         return self.may_write(common, cwd=cwd) and not any(within(real, each) for each in shared)
 
     def is_guarded(self, common: str) -> bool:
-        """Is this the repository that is guarded?"""
-        return os.path.realpath(common) == self.common
+        """Is this its own repository, or the user's?"""
+        return os.path.realpath(common) in (self.common, self.project)
 
 
 def words(text: str) -> frozenset[str]:
@@ -70,7 +72,7 @@ def within(path: str, folder: str) -> bool:
 
 
 def outside_words(path: str, policy: GuardPolicy) -> str:
-    return f"an agent writes in its worktree, {policy.worktree}, and not to {path}"
+    return f"an agent writes in its workspace, {policy.worktree}, and not to {path}"
 
 
 def policy_key(worktree: str) -> str:

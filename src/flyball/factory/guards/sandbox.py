@@ -1,17 +1,18 @@
 """The agent in bubblewrap: it sees everything, and writes only where it may.
 
     read-only   everything
-    its own     the worktree but for its ``.git``, the agent's own folders, ``guard.writable``, and of git
-                what a commit needs: objects, the worktree's index and HEAD, the folder of agents' branches
-                and their logs
+    its own     its workspace with a repository of its own, the agent's own folders, ``guard.writable``
     empty       temporary folders, shared memory and terminals are new ones of its own; folders of sockets,
                 where programs outside take orders from all who can reach them, are not to be seen;
                 sockets that lie elsewhere and on which a program listens are covered
-    read-only   again, where those contain it: FLYBALL_HOME, the user's checkout, git's settings and hooks,
-                every other branch, and of the agent's own folders the settings that name programs
+    read-only   again, where those contain it: FLYBALL_HOME, the user's checkout and repository, the settings
+                of its own repository, and of the agent's own folders the settings that name programs
 
 The network stays: an agent without its provider is none. It has a process namespace of its own, so nothing of
 it outlives it and it cannot reach into processes outside.
+
+Commands of flyball's own that work on files which an agent wrote run behind the same wall
+(``SandboxedCommands``): git without a network, bootstrap commands with one.
 
 A process stands before bubblewrap, and one behind it (``sandbox_process.py``): so that a signal reaches the
 agent alone, and that the agent has pipes where it would have the files that its output is kept in.
@@ -27,6 +28,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -149,20 +151,22 @@ def _binds(
     """In order of depth: what lies deeper is said later, and holds."""
     empty = _empty_folders(policy, env)
     own = {os.path.realpath(each) for each in (*policy.writable, *folders) if os.path.exists(each)}
-    # Git's files of the worktree that say where the repository is, and what its settings are. One that is
-    # missing could be made.
-    Path(policy.state, "config.worktree").touch()
-    settings = (str(Path(policy.state, name)) for name in ("config.worktree", "commondir", "gitdir"))
-    kept = (each for each in (*policy.kept, *settings) if os.path.exists(each))
-    covered = [
-        path for path in _listening_sockets() if not any(within(path, each) for each in (*empty, *own))
-    ]
+    # What a git that a person runs there would believe.
+    settings = os.path.join(policy.common, "config")
+    kept = [each for each in (*policy.kept, settings) if each != policy.common and os.path.exists(each)]
     binds = {
         **dict.fromkeys(empty, "--tmpfs"),
         **dict.fromkeys(_needed_paths(env, argv, empty), "--ro-bind"),
-        **dict.fromkeys([*(own - set(empty)), *_git_paths(policy)], "--bind"),
+        # A folder that something is mounted on cannot be moved away and put there anew, with other settings.
+        **dict.fromkeys([*(own - set(empty)), policy.common], "--bind"),
         **dict.fromkeys([*_agent_settings(runtime, folders), *kept], "--ro-bind"),
     }
+    return _bind_words(binds)
+
+
+def _bind_words(binds: Mapping[str, str]) -> list[str]:
+    seen = [path for path, how in binds.items() if how != "--ro-bind"]
+    covered = [path for path in _listening_sockets() if not any(within(path, each) for each in seen)]
     words = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
     for path in _OF_THE_KERNEL:
         words += ["--ro-bind-try", path, path]
@@ -206,14 +210,63 @@ def _may_reach(path: str) -> bool:
     return True
 
 
+def writable_folders(named: Sequence[str], root: Path) -> list[str]:
+    """``guard.writable``: folders that agents, and commands about their work, may write to."""
+    return [os.path.realpath(root / Path(each).expanduser()) for each in named]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxedCommands:
+    """What flyball's own commands begin with where they work on files that an agent wrote."""
+
+    objects: Path
+    """The user's repository, whose objects are borrowed."""
+    home: Path
+    """Flyball's own."""
+    writable: Sequence[str] = ()
+
+    def of_git(self, folder: Path) -> list[str]:
+        """git in a workspace: it writes there alone, and reaches no network."""
+        return [BWRAP, *_NAMESPACES, "--unshare-net", *self._binds(folder, ()), "--"]
+
+    def of_bootstrap(self, folder: Path) -> list[str]:
+        """Commands that install packages: caches of theirs are new each time, but for ``guard.writable``."""
+        caches = (("XDG_CACHE_HOME", "cache"), ("npm_config_cache", "npm"), ("TMPDIR", ""))
+        named = [
+            word for key, name in caches for word in ("--setenv", key, f"{_TEMPORARY}/{name}".rstrip("/"))
+        ]
+        return [BWRAP, *_NAMESPACES, *self._binds(folder, self.writable), *named, "--"]
+
+    def _binds(self, folder: Path, writable: Sequence[str]) -> list[str]:
+        top, lent = os.path.realpath(folder), os.path.realpath(self.objects)
+        empty = _socket_folders(os.environ, str(self.home / "wake"), (top, lent))
+        needed = {lent} if any(within(lent, each) for each in empty) else set()
+        return [
+            *_bind_words(
+                {
+                    **dict.fromkeys(empty, "--tmpfs"),
+                    **dict.fromkeys({*needed, *_needed_paths(os.environ, (), empty)}, "--ro-bind"),
+                    **dict.fromkeys([each for each in writable if os.path.exists(each)], "--bind"),
+                    top: "--bind",
+                }
+            ),
+            "--chdir",
+            top,
+        ]
+
+
 def _empty_folders(policy: GuardPolicy, env: Mapping[str, str]) -> list[str]:
+    return _socket_folders(env, policy.mailboxes, (policy.worktree, *policy.kept))
+
+
+def _socket_folders(env: Mapping[str, str], mailboxes: str, used: Sequence[str]) -> list[str]:
     """Folders where sockets of other programs lie: of terminals, desktops, agents of keys, waiting asks."""
     temporary = [env.get("TMPDIR", ""), tempfile.gettempdir(), env.get("XDG_RUNTIME_DIR", "")]
     found = {os.path.realpath(each) for each in temporary if each}
     # A temporary folder that is a person's home stays as it is.
-    lived_in = [os.path.realpath(env.get("HOME") or "/"), policy.worktree, *policy.kept]
+    lived_in = [os.path.realpath(env.get("HOME") or "/"), *used]
     found = {each for each in found if not any(within(place, each) for place in lived_in)}
-    always = {os.path.realpath(each) for each in (_TEMPORARY, "/run/user", policy.mailboxes) if each}
+    always = {os.path.realpath(each) for each in (_TEMPORARY, "/run/user", mailboxes) if each}
     return sorted(each for each in found | always if os.path.isdir(each))
 
 
@@ -235,13 +288,3 @@ def _agent_settings(runtime: str, folders: Sequence[str]) -> list[str]:
             file.write(text)
     found = (top / name for top in tops for name in _SETTINGS.get(runtime, ()))
     return [os.path.realpath(each) for each in found if each.exists()]
-
-
-def _git_paths(policy: GuardPolicy) -> list[str]:
-    """What ``git commit`` writes. A branch's lock lies beside it, so agents' branches are one folder."""
-    common = Path(policy.common)
-    branches = Path(policy.branch).parent
-    shared = [common / "objects", common / "refs/heads" / branches, common / "logs/refs/heads" / branches]
-    for folder in shared:
-        folder.mkdir(parents=True, exist_ok=True)
-    return [*map(str, shared), policy.state]

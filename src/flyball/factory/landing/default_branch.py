@@ -27,8 +27,8 @@ from flyball.core.tasks.protected_paths import protected_among
 from flyball.core.tasks.task_run import LandingResult
 from flyball.errors import GitError, UsageError, invariant
 from flyball.factory.git.git import TIMEOUT_S, format_paths
-from flyball.factory.git.repository import BRANCHES, Base, Repository, Tips, WorktreeChanges
-from flyball.factory.git.worktree import Worktrees, untrusted_repositories
+from flyball.factory.git.repository import BRANCHES, Base, Repository, Tips, TreeChanges
+from flyball.factory.git.workspace import Workspaces, untrusted_repositories
 from flyball.factory.landing.result import Refused
 from flyball.factory.landing.user_checkout import UserCheckout
 from flyball.factory.state.ledger import Ledger
@@ -195,7 +195,7 @@ _SUBMODULE = "a submodule"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eligibility:
     repository: Repository
-    worktrees: Worktrees
+    workspaces: Workspaces
     protected: Sequence[str]
     signed: bool = False
     submodules: bool = False
@@ -204,6 +204,8 @@ class Eligibility:
         """The commit to land; Refused says why there is none. ``recorded``: what its branch was made from."""
         branch = f"{BRANCHES}{task_id}"
         self.repository.check_plain(branch)
+        if by_hand:
+            self.workspaces.take_in(task_id)
         tips = self.repository.tips(branch)
         if tips.branch is None:
             raise Refused(LandingResult.ERROR, f"the branch {branch} is gone; flyball run starts anew")
@@ -232,7 +234,7 @@ class Eligibility:
         """Of the very step that is to land: putting commits elsewhere may change what they come to."""
         self._check_paths(branch, self.repository.changes(base, laid), laid, seen)
 
-    def _check_paths(self, branch: str, changes: WorktreeChanges, tip: str, seen: str) -> None:
+    def _check_paths(self, branch: str, changes: TreeChanges, tip: str, seen: str) -> None:
         paths = list(changes.paths)
         if seen:
             plain = ("-z", "--name-only", "--no-renames", "--ignore-submodules=none")
@@ -261,16 +263,16 @@ class Eligibility:
             words = f"{which} ({bad[-1][:12]}) has no good signature, and merge.signed asks for one"
             way = f"git rebase --exec 'git commit --amend --no-edit -S' {self.repository.default}"
             raise Refused(
-                LandingResult.UNSIGNED, f"{words}; sign it in its worktree: {way}, then flyball merge"
+                LandingResult.UNSIGNED, f"{words}; sign it in its workspace: {way}, then flyball merge"
             )
 
     def _check_clean(self, task_id: str) -> None:
-        """An agent's end has just been gathered; what lies in a worktree that waited for a person is
+        """An agent's end has just been gathered; what lies in a workspace that waited for a person is
         theirs."""
-        path = self.worktrees.path(task_id)
-        if not path.exists():
+        path = self.workspaces.path(task_id)
+        if not self.workspaces.is_ours(path) or not path.exists():
             return
-        git = self.repository.git_in(path)
+        git = self.workspaces.git_in(path)
         inside = "dirty" if untrusted_repositories(git) else "none"
         if git("status", "--porcelain", "--untracked-files=no", f"--ignore-submodules={inside}"):
             words = f"{path} has uncommitted changes; commit or drop them, then flyball merge {task_id}"

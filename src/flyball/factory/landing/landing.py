@@ -31,7 +31,7 @@ from flyball.core.tasks.task import Task
 from flyball.core.tasks.task_run import LandingResult, RunPhase, Step, TaskRecord
 from flyball.errors import FlyballError, GitError
 from flyball.factory.git.repository import BRANCHES, Repository
-from flyball.factory.git.worktree import Worktrees
+from flyball.factory.git.workspace import Workspaces
 from flyball.factory.landing.batch import BatchMember, LandingBatch, LandingQueue
 from flyball.factory.landing.default_branch import DefaultBranch, Eligibility
 from flyball.factory.landing.gate import GateRunner
@@ -50,7 +50,7 @@ class Landing:
     """Lands branches of one project."""
 
     repository: Repository
-    worktrees: Worktrees
+    workspaces: Workspaces
     source: TaskSource
     ledger: Ledger
     gate: GateRunner
@@ -160,7 +160,7 @@ class Landing:
     def _clean(self, task: Task, tip: str | None) -> str:
         """Words if something had to stay."""
         try:
-            self.worktrees.remove(task.id)
+            self.workspaces.remove(task.id)
             if tip is not None:
                 self.repository.delete_branch(f"{BRANCHES}{task.id}", tip=tip)
         except GitError as error:

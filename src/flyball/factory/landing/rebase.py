@@ -19,8 +19,8 @@ from flyball.factory.agents.process import Process
 from flyball.factory.git import stale_locks
 from flyball.factory.git.git import Git
 from flyball.factory.git.repository import BRANCHES, Repository
-from flyball.factory.git.worktree import Worktrees
-from flyball.factory.git.worktree_setup import BootstrapError
+from flyball.factory.git.workspace import Workspaces
+from flyball.factory.git.workspace_setup import BootstrapError
 from flyball.factory.landing.default_branch import Eligibility
 from flyball.factory.landing.gate import GateFailure, GateRunner
 from flyball.factory.state.blocking_calls import run_in_thread
@@ -35,12 +35,12 @@ _UNPROVEN = "flyball-unproven"
 @dataclass(frozen=True, slots=True)
 class LandingWorktree:
     repository: Repository
-    worktrees: Worktrees
+    workspaces: Workspaces
     source: TaskSource
 
     @property
     def path(self) -> Path:
-        return self.worktrees.folder / LANDING_WORKTREE
+        return self.workspaces.folder / LANDING_WORKTREE
 
     def rebase(self, tip: str, base: str, since: str) -> list[str] | None:
         """A branch's own commits, those after ``since``, on top of ``base``; the paths that clash, or None if
@@ -76,7 +76,7 @@ class LandingWorktree:
     def prepare(self) -> None:
         """Bring what is not in git, packages say, to where what was put here asks for it: before the gate."""
         self._unproven.touch()
-        self.worktrees.fill(self.path, self.head())
+        self.workspaces.fill(self.path, self.head())
 
     async def run_gate(
         self,
@@ -160,11 +160,11 @@ class LandingWorktree:
             git.run("cherry-pick", "--abort")
         git("checkout", "--quiet", "--force", "--detach", tip)
         unproven = self._unproven
-        kept = [] if unproven.exists() else [f"--exclude={name}" for name in self.worktrees.copy]
+        kept = [] if unproven.exists() else [f"--exclude={name}" for name in self.workspaces.copy]
         # Twice forced: repositories that a gate made inside go too.
         git("clean", "--quiet", "-ffdx" if unproven.exists() else "-ffd", *kept)
         if unproven.exists():
-            self.worktrees.preparation.forget(self.path)
+            self.workspaces.preparation.forget(self.path)
             unproven.unlink()
         return git
 
@@ -179,7 +179,7 @@ class LandingWorktree:
         git = self.repository.git
         # Only gates work here.
         shutil.rmtree(self.path, ignore_errors=True)
-        self.worktrees.preparation.forget(self.path)
+        self.workspaces.preparation.forget(self.path)
         with self.repository.worktree_lock():
             git("worktree", "prune")
             git("worktree", "add", "--quiet", "--no-checkout", "--detach", str(self.path), tip)
@@ -226,7 +226,7 @@ class Rebaser:
         try:
             await run_in_thread(self.worktree.prepare)
         except BootstrapError as error:
-            preparation, head = self.worktree.worktrees.preparation, await run_in_thread(self.worktree.head)
+            preparation, head = self.worktree.workspaces.preparation, await run_in_thread(self.worktree.head)
             as_before = await run_in_thread(preparation.same_inputs, base, head)
             return GateFailure(str(error), str(error), unrunnable=as_before)
         return None

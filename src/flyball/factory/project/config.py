@@ -61,7 +61,7 @@ class BudgetPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class GuardPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What keeps an agent inside its worktree."""
+    """What keeps an agent inside its workspace."""
 
     hooks: Annotated[
         bool,
@@ -73,14 +73,14 @@ class GuardPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sandbox: Annotated[
         Sandbox,
         Meta(
-            description="`bwrap`: the agent sees everything but its worktree and its own folders as "
+            description="`bwrap`: the agent sees everything but its workspace and its own folders as "
             "read-only, by bubblewrap. `none`: hooks and commands alone."
         ),
     ] = "none"
     writable: Annotated[
         list[str],
         Meta(
-            description="Folders outside the worktree that an agent may write to.",
+            description="Folders outside the workspace that an agent may write to.",
             examples=[["~/.cache/pip"]],
         ),
     ] = []
@@ -159,8 +159,8 @@ class GatePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StagePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Further agents that work in a task's worktree after its own one, in the order in which they stand here,
-    such as `[stages.docs]`. Each takes a slot as every agent does."""
+    """Further agents that work in a task's workspace after its own one, in the order in which they stand
+    here, such as `[stages.docs]`. Each takes a slot as every agent does."""
 
     persona: Annotated[
         str, Meta(description="Who does it: the name of a persona. Empty: the one called like the stage.")
@@ -399,12 +399,12 @@ class WorktreePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The folder that each task is worked on in."""
 
     folder: Annotated[
-        str, Meta(description="Where worktrees are made. Empty: `worktrees/<project>` in `FLYBALL_HOME`.")
+        str, Meta(description="Where workspaces are made. Empty: `worktrees/<project>` in `FLYBALL_HOME`.")
     ] = ""
     bootstrap: Annotated[
         list[str],
         Meta(
-            description="Commands that make a worktree ready, run in it when it is new, and again when lock "
+            description="Commands that make a workspace ready, run in it when it is new, and again when lock "
             "files, manifests such as `package.json`, files that the commands name, or the commands "
             "themselves have changed; before the gate too. Not again where an agent in a sandbox has been.",
             examples=[["npm ci"]],
@@ -414,7 +414,7 @@ class WorktreePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     copy: Annotated[
         list[str],
         Meta(
-            description="Files that git does not track and that every worktree needs, by their path in the "
+            description="Files that git does not track and that every workspace needs, by their path in the "
             "project. Copied again when they have changed.",
             examples=[[".env"]],
         ),

@@ -145,7 +145,7 @@ def _worktree(bootstrap: Sequence[str]) -> str:
         return ""
     return f"""
 [worktree]
-# A worktree has only what git tracks; these commands make a new one ready.
+# A workspace has only what git tracks; these commands make a new one ready.
 bootstrap = {_toml_list(bootstrap)}
 """
 

@@ -1,7 +1,7 @@
 """What one run of one project works with, in values that say what a function needs.
 
     RunPolicy        what flyball.toml and the command line say              ``policy.py``
-    ProjectState     the project: its repository, worktrees, tasks, ledger
+    ProjectState     the project: its repository, workspaces, tasks, ledger
     AgentLauncher    what an agent is started with and watched by
     LandingTools     how finished work gets into the default branch, or becomes a pull request
     RunSlots         the places in the run's width                           ``waiting.py``
@@ -33,9 +33,10 @@ from flyball.factory.budget.monitor import UsageMonitor
 from flyball.factory.budget.port import billing_account
 from flyball.factory.budget.shared_windows import windows_of_governor
 from flyball.factory.git.repository import Repository
-from flyball.factory.git.worktree import Worktrees
+from flyball.factory.git.workspace import Workspaces, open_to_all
 from flyball.factory.guards.guarded_launch import GuardedLauncher
 from flyball.factory.guards.install import Guards
+from flyball.factory.guards.sandbox import BWRAP, SandboxedCommands, writable_folders
 from flyball.factory.landing.base_gate import BaseGate
 from flyball.factory.landing.default_branch import DefaultBranch, Eligibility
 from flyball.factory.landing.gate import GateRunner, named_files
@@ -71,7 +72,7 @@ class ProjectState:
     root: Path
     state: Path
     repository: Repository
-    worktrees: Worktrees
+    workspaces: Workspaces
     source: TaskSource
     ledger: Ledger
     terms: ProjectTerms
@@ -88,15 +89,7 @@ def open_project_state(root: Path, config: ProjectConfig, *, run: str) -> Projec
         root=root,
         state=state_folder(root),
         repository=repository,
-        worktrees=Worktrees(
-            repository=repository,
-            folder=worktrees_folder(root, config),
-            bootstrap=config.worktree.bootstrap,
-            bootstrap_timeout_s=config.worktree.bootstrap_timeout_s,
-            copy=config.worktree.copy,
-            sandboxed=config.guard.sandbox == "bwrap",
-            env=gate_environment(os.environ, names=config.gate.env),
-        ),
+        workspaces=open_workspaces(root, config, repository),
         source=open_source(config, root),
         ledger=Ledger(state_folder(root), run=run),
         terms=ProjectTerms(
@@ -109,11 +102,29 @@ def open_project_state(root: Path, config: ProjectConfig, *, run: str) -> Projec
     )
 
 
+def open_workspaces(root: Path, config: ProjectConfig, repository: Repository) -> Workspaces:
+    """Where agents work, and what keeps in what is run there."""
+    walled = config.guard.sandbox == BWRAP
+    wall = SandboxedCommands(
+        objects=repository.common, home=home(), writable=writable_folders(config.guard.writable, root)
+    )
+    return Workspaces(
+        repository=repository,
+        folder=workspaces_folder(root, config),
+        bootstrap=config.worktree.bootstrap,
+        bootstrap_timeout_s=config.worktree.bootstrap_timeout_s,
+        copy=config.worktree.copy,
+        env=gate_environment(os.environ, names=config.gate.env),
+        enclose=wall.of_git if walled else open_to_all,
+        enclose_bootstrap=wall.of_bootstrap if walled else open_to_all,
+    )
+
+
 def _in_files(config: ProjectConfig) -> str | None:
     return config.tasks.folder if config.tasks.source == "files" else None
 
 
-def worktrees_folder(root: Path, config: ProjectConfig) -> Path:
+def workspaces_folder(root: Path, config: ProjectConfig) -> Path:
     """Outside the checkout: tools that look for their configuration upwards must not find the user's."""
     named = config.worktree.folder
     return (root / Path(named).expanduser()).resolve() if named else home() / "worktrees" / config.project.id
@@ -231,9 +242,9 @@ class LandingTools:
 def open_landing_tools(
     config: ProjectConfig, project: ProjectState, watch: ProcessWatch, *, check_base: bool
 ) -> LandingTools:
-    repository, worktrees, ledger, state = (
+    repository, workspaces, ledger, state = (
         project.repository,
-        project.worktrees,
+        project.workspaces,
         project.ledger,
         project.state,
     )
@@ -247,26 +258,26 @@ def open_landing_tools(
     )
     fitness = Eligibility(
         repository=repository,
-        worktrees=worktrees,
+        workspaces=workspaces,
         protected=tuple(project.terms.protected),
         signed=config.merge.signed,
         submodules=config.merge.submodules,
     )
     landing = Landing(
         repository=repository,
-        worktrees=worktrees,
+        workspaces=workspaces,
         source=project.source,
         ledger=ledger,
         gate=gate,
         rebaser=Rebaser(
-            worktree=LandingWorktree(repository, worktrees, project.source),
+            worktree=LandingWorktree(repository, workspaces, project.source),
             ledger=ledger,
             eligibility=fitness,
             squash=config.merge.squash,
         ),
         branch=DefaultBranch(
             repository,
-            UserCheckout(repository, state, tasks_folder=_in_files(config), worktrees=worktrees.folder),
+            UserCheckout(repository, state, tasks_folder=_in_files(config), worktrees=workspaces.folder),
             ledger,
             push=config.merge.push,
         ),

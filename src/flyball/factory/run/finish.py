@@ -115,7 +115,7 @@ class Finish:
         self.waits.show(None, stage=name)
         persona = find_persona(self.project.root, part.persona or name)
         self.project.ledger.note(self.task.id, Step.STAGE, RunPhase.BEGUN, stage=name)
-        tree = await run_in_thread(self.project.worktrees.ensure, self.task.id)
+        tree = await run_in_thread(self.project.workspaces.ensure, self.task.id)
         before = await self._tip()
         job = AgentJob(
             purpose=Purpose.STAGE,
@@ -138,7 +138,7 @@ class Finish:
             return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
         message = f"{self.task.title}: {name}\n\nTask: {self.task.id}"
         await run_in_thread(
-            self.project.worktrees.gather,
+            self.project.workspaces.gather,
             self.task.id,
             message,
             base=self.record.worktree.base,
@@ -158,7 +158,7 @@ class Finish:
                 how = ran.ending.reason or ran.ending.end.value
                 self.notes.append(f"{self.task.id}: the stage {name} failed and is not required: {how}")
                 if before is not None:
-                    await run_in_thread(self.project.worktrees.put_back, self.task.id, before)
+                    await run_in_thread(self.project.workspaces.put_back, self.task.id, before)
             self.project.ledger.note(self.task.id, Step.STAGE, stage=name, tip=await self._tip())
         return step
 

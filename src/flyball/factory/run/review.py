@@ -1,7 +1,7 @@
 """A second agent looks at finished work before it lands, and says of every criterion whether it is met.
 
 The reviewer is an agent of its own, in a worktree of its own that it cannot spoil
-(``factory/git/worktree.py``). It writes its answer to a file named by ``FLYBALL_REVIEW_FILE``; where
+(``factory/git/workspace.py``). It writes its answer to a file named by ``FLYBALL_REVIEW_FILE``; where
 it wrote none, its last message is read. An answer that cannot be understood is asked for once more, with what
 was wrong. Then the work is *unreviewed*: it waits for a person and never lands by itself.
 
@@ -33,7 +33,7 @@ from flyball.errors import AgentError, GitError, UsageError
 from flyball.factory.agents.personas import find_persona
 from flyball.factory.agents.prompt import ReviewAsk, compile_review
 from flyball.factory.git.repository import BRANCHES, Repository
-from flyball.factory.git.worktree import ReviewWorktree
+from flyball.factory.git.workspace import ReviewWorkspace
 from flyball.factory.run.agent_run import AgentJob, AgentRuns, Completed, Instructions, Purpose
 from flyball.factory.run.context import ProjectState
 from flyball.factory.run.policy import RunPolicy
@@ -151,7 +151,7 @@ class Reviewing:
         return wrong
 
     async def _ask(self, tip: str, wrong: str) -> tuple[Completed, ParsedReview]:
-        place = ReviewWorktree(self.project.worktrees, self.task.id)
+        place = ReviewWorkspace(self.project.workspaces, self.task.id)
         criteria, part = parse_criteria(self.task.acceptance), self.policy.config.review
         base = self.record.worktree.base or self.project.repository.default
         try:

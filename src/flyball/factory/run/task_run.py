@@ -25,13 +25,13 @@ from flyball.core.tasks.model_routing import IMPLEMENT
 from flyball.core.tasks.next_step import Action, Decision, after_end, may_let_go, on_resume
 from flyball.core.tasks.readiness import ReadyTask
 from flyball.core.tasks.task_run import Cause, RunPhase, State, Step, TaskRecord
-from flyball.errors import AccountError, FlyballError, InvariantError, StoreError, StoreFullError
+from flyball.errors import AccountError, FlyballError, GitError, InvariantError, StoreError, StoreFullError
 from flyball.factory.agents.personas import IMPLEMENTER, find_persona
 from flyball.factory.agents.prompt import News, compile_news, compile_prompt
 from flyball.factory.agents.watcher import AgentWatcher
 from flyball.factory.git.git import full_words
 from flyball.factory.git.repository import BRANCHES
-from flyball.factory.git.worktree import Worktree
+from flyball.factory.git.workspace import Workspace
 from flyball.factory.landing.default_branch import MovedError
 from flyball.factory.run.agent_run import AgentJob, AgentRuns, Instructions, Purpose, ending_fields
 from flyball.factory.run.context import RunContext
@@ -272,14 +272,14 @@ class TaskRun:
             fresh=step.fresh,
         )
 
-    async def _worktree(self) -> Worktree:
+    async def _worktree(self) -> Workspace:
         self.waits.show(WaitKind.WORKTREE)
         if not self.record.launches or self.record.cause is Cause.REJECTED:
             await self._tell_source(self.project.source.claim)
         self.project.ledger.note(self.task.id, Step.WORKTREE, RunPhase.BEGUN)
         await run_in_thread(self.landings.landing.branch.check)
         trees, pull = (
-            self.project.worktrees,
+            self.project.workspaces,
             self.policy.landing_policy(self.task, self.project.tasks).name == PR,
         )
         tree = await run_in_thread(trees.ensure, self.task.id, recorded=self.record.worktree.base, pull=pull)
@@ -304,6 +304,9 @@ class TaskRun:
         )
         if refused := refusal(Path(self.record.agent.process.folder)):
             return Decision(move=Action.BLOCK, why=f"{refused}; see agent.command in flyball.toml")
+        # Its commits come over however it ended; what keeps them away is said where the work goes on.
+        with suppress(GitError):
+            await run_in_thread(self.project.workspaces.take_in, self.task.id)
         if self._interrupted:
             self._interrupted = False
             return Decision(move=Action.AGAIN, cause=Cause.NUDGED, why="a message from a person")
@@ -321,7 +324,7 @@ class TaskRun:
         message = f"{self.task.title}\n\nTask: {self.task.id}"
         finished = ending.end is End.FINISHED
         commits = await run_in_thread(
-            self.project.worktrees.gather,
+            self.project.workspaces.gather,
             self.task.id,
             message,
             base=self.record.worktree.base,
@@ -354,7 +357,10 @@ class TaskRun:
             record.state is State.RUNNING,
             (record.agent.process.holder, record.agent.process.keeper),
         )
-        commits = await run_in_thread(self.project.worktrees.has_commits, self.task.id, record.worktree.base)
+        trees = self.project.workspaces
+        if record.worktree.path:
+            await run_in_thread(trees.take_in, self.task.id)
+        commits = await run_in_thread(trees.has_commits, self.task.id, record.worktree.base)
         return on_resume(
             record,
             self.policy.budgets_for(self.task),

@@ -1,4 +1,4 @@
-"""``flyball gc``: remove worktrees, branches and run folders that are not needed any more."""
+"""``flyball gc``: remove workspaces, branches and run folders that are not needed any more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flyball.factory.run.session import LOCK, running
 from flyball.factory.state.locks import RunLock
 from flyball.factory.state.run_folders import state_folder
 
-SUMMARY = """Remove what finished work has left behind: worktrees of merged and closed tasks, branches whose
+SUMMARY = """Remove what finished work has left behind: workspaces of merged and closed tasks, branches whose
 changes are all in the default branch, old run folders. Uncommitted work and unmerged commits always stay."""
 EXAMPLE = """flyball gc --dry-run
 flyball gc --older-than 7d

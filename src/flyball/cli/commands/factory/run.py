@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flyball.factory.project.config import ProjectConfig
     from flyball.factory.run.options import RunOptions, RunReport, RunRequest
 
-SUMMARY = """Take ready tasks, give each its own worktree and agent, as many at once as the limits allow,
+SUMMARY = """Take ready tasks, give each its own workspace and agent, as many at once as the limits allow,
 and land each finished branch behind the project's gate. Ends when nothing is ready and nothing runs; a run
 that was cut short is gone on with."""
 EXAMPLE = """flyball run

@@ -10,7 +10,7 @@ from flyball.factory.project_view import find_task, open_project_at
 from flyball.factory.run.options import RunVerb
 from flyball.factory.state.ledger import RequestOutcome
 
-SUMMARY = """Pause the project's run: its agents are ended, their worktrees, branches and sessions are kept,
+SUMMARY = """Pause the project's run: its agents are ended, their workspaces, branches and sessions are kept,
 and the next flyball run goes on from there. With a task, only that one: the run goes on with the others, and
 ends with 75 because something is left."""
 EXAMPLE = """flyball stop

@@ -19,7 +19,7 @@ from flyball.governor.state_url import home
 
 SUMMARY = """Find what is wrong with the state: dead leases, stale demand, a cap stuck at its floor, an open
 breaker, unreadable files, wrong permissions, clocks, guards that were changed, hooks that call nothing; and
-in a project its settings, tools, account, worktrees, branches and unfinished tasks. Works when the state
+in a project its settings, tools, account, workspaces, branches and unfinished tasks. Works when the state
 cannot be opened."""
 EXAMPLE = """flyball doctor
 flyball doctor --fix
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="mend what is safe: take back dead leases, drop stale demand, count again, make files private "
         "and your own usable, set a damaged file aside (never deletes), put changed guards right, "
-        "remove worktrees and branches as flyball gc does",
+        "remove workspaces and branches as flyball gc does",
     )
     parser.add_argument("--json", action="store_true", help="the findings as JSON")
 

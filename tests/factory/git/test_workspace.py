@@ -1,4 +1,4 @@
-"""A worktree per task: made, used again, gathered from, removed when nothing in it would be lost."""
+"""A workspace per task: made, used again, gathered from, removed when nothing in it would be lost."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import pytest
 from flyball.errors import GitError, UsageError
 from flyball.factory.git.git import Git
 from flyball.factory.git.repository import Repository
-from flyball.factory.git.worktree import DirtyError, Worktrees
-from flyball.factory.git.worktree_setup import BootstrapError
+from flyball.factory.git.workspace import DirtyError, Workspaces
+from flyball.factory.git.workspace_setup import BootstrapError
 from tests.factory.kit import Project
 
 
 @pytest.fixture
-def made(project: Project, monkeypatch: pytest.MonkeyPatch) -> Worktrees:
+def made(project: Project, monkeypatch: pytest.MonkeyPatch) -> Workspaces:
     monkeypatch.setenv("HOME", project.env["HOME"])
     project.write("lib/x", "one\n")
     project.commit("x")
-    return Worktrees(repository=Repository(project.root), folder=project.home / "worktrees" / "blog")
+    return Workspaces(repository=Repository(project.root), folder=project.home / "worktrees" / "blog")
 
 
-def gather(trees: Worktrees, *, commit: bool = True, base: str = "") -> bool:
+def gather(trees: Workspaces, *, commit: bool = True, base: str = "") -> bool:
     return trees.gather("t-1", "Do it", base=base or trees.repository.base(), commit=commit)
 
 
 # -- making -----------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_is_something_else_is_refused_and_kept(made: Worktrees) -> None:
+def test_a_path_that_is_something_else_is_refused_and_kept(made: Workspaces) -> None:
     made.path("t-1").mkdir(parents=True)
     (made.path("t-1") / "precious").write_text("x")
     with pytest.raises(UsageError, match="move it away"):
@@ -39,12 +39,12 @@ def test_a_path_that_is_something_else_is_refused_and_kept(made: Worktrees) -> N
     assert (made.path("t-1") / "precious").exists()
 
 
-def test_an_empty_folder_in_its_place_is_used(made: Worktrees) -> None:
+def test_an_empty_folder_in_its_place_is_used(made: Workspaces) -> None:
     made.path("t-1").mkdir(parents=True)
     assert (made.ensure("t-1").path / "lib/x").exists()
 
 
-def test_a_registered_worktree_is_used_again_as_it_is(made: Worktrees) -> None:
+def test_one_that_is_there_is_used_again_as_it_is(made: Workspaces) -> None:
     tree = made.ensure("t-1")
     (tree.path / "draft").write_text("mine")
     again = made.ensure("t-1")
@@ -52,7 +52,7 @@ def test_a_registered_worktree_is_used_again_as_it_is(made: Worktrees) -> None:
     assert (tree.path / "draft").read_text() == "mine"
 
 
-def test_a_folder_that_was_deleted_is_made_again_with_its_commits(made: Worktrees) -> None:
+def test_a_folder_that_was_deleted_is_made_again_with_its_commits(made: Workspaces) -> None:
     tree = made.ensure("t-1")
     (tree.path / "page").write_text("x")
     assert gather(made)
@@ -60,26 +60,34 @@ def test_a_folder_that_was_deleted_is_made_again_with_its_commits(made: Worktree
     assert (made.ensure("t-1").path / "page").exists()
 
 
-@pytest.mark.parametrize("left", ["nothing checked out", "a lock", "half checked out"])
-def test_one_that_was_cut_short_while_it_was_made_is_finished(made: Worktrees, left: str) -> None:
+def test_one_that_was_cut_short_while_it_was_made_is_made_anew(made: Workspaces) -> None:
     """What an agent finds there must never be taken for what it did."""
-    path = made.path("t-1")
-    path.parent.mkdir(parents=True)
-    git = made.repository.git
-    git("worktree", "add", "--quiet", "--no-checkout", "-b", "agent/t-1", str(path), "HEAD")
-    if left == "a lock":
-        Path(Git(path)("rev-parse", "--git-path", "index.lock")).touch()
-    if left == "half checked out":
-        (path / "lib").mkdir()
+    half = made.folder / ".making-t-1"
+    (half / "lib").mkdir(parents=True)
+    (half / "lib/stray").touch()
     tree = made.ensure("t-1")
     assert (tree.path / "lib/x").read_text() == "one\n"
-    assert Git(path)("status", "--porcelain") == ""
+    assert not made.uncommitted(tree.path)
+    assert not half.exists()
     assert not gather(made)
 
 
-def test_a_bootstrap_that_was_cut_short_is_done_again(made: Worktrees, project: Project) -> None:
+def test_a_worktree_of_an_earlier_flyball_is_replaced_unless_work_would_be_lost(made: Workspaces) -> None:
+    path = made.path("t-1")
+    path.parent.mkdir(parents=True)
+    made.repository.git("worktree", "add", "--quiet", "-b", "agent/t-1", str(path), "HEAD")
+    (path / "draft").write_text("mine")
+    with pytest.raises(DirtyError, match="an earlier flyball"):
+        made.ensure("t-1")
+    Git(path)("add", "--all")
+    Git(path)("commit", "--quiet", "--message", "Keep it")
+    assert (made.ensure("t-1").path / "draft").read_text() == "mine"
+    assert len(made.repository.checkouts()) == 1
+
+
+def test_a_bootstrap_that_was_cut_short_is_done_again(made: Workspaces, project: Project) -> None:
     once = project.place / "once"
-    slow = Worktrees(
+    slow = Workspaces(
         repository=made.repository,
         folder=made.folder,
         bootstrap=[f"test -e {once} || {{ touch {once}; exit 1; }}; touch ready"],
@@ -89,18 +97,18 @@ def test_a_bootstrap_that_was_cut_short_is_done_again(made: Worktrees, project: 
     assert (slow.ensure("t-1").path / "ready").exists()
 
 
-def test_a_bootstrap_that_takes_too_long_is_said(made: Worktrees) -> None:
-    slow = Worktrees(
+def test_a_bootstrap_that_takes_too_long_is_said(made: Workspaces) -> None:
+    slow = Workspaces(
         repository=made.repository, folder=made.folder, bootstrap=["sleep 60"], bootstrap_timeout_s=0.1
     )
     with pytest.raises(BootstrapError, match=r"took longer than 0.1 s"):
         slow.ensure("t-1")
 
 
-def test_copied_files_are_brought_in_and_links_are_not_followed(made: Worktrees, project: Project) -> None:
+def test_copied_files_are_brought_in_and_links_are_not_followed(made: Workspaces, project: Project) -> None:
     project.write(".env", "TOKEN=1")
     (project.root / "leak").symlink_to("/etc/passwd")
-    copying = Worktrees(
+    copying = Workspaces(
         repository=made.repository, folder=made.folder, copy=[".env", "leak", "missing", "deep/none"]
     )
     tree = copying.ensure("t-1")
@@ -108,7 +116,7 @@ def test_copied_files_are_brought_in_and_links_are_not_followed(made: Worktrees,
     assert not (tree.path / "leak").exists()
 
 
-def test_many_made_at_once_all_succeed(made: Worktrees) -> None:
+def test_many_made_at_once_all_succeed(made: Workspaces) -> None:
     failed: list[BaseException] = []
 
     def make(name: str) -> None:
@@ -129,12 +137,12 @@ def test_many_made_at_once_all_succeed(made: Worktrees) -> None:
 # -- after an agent ---------------------------------------------------------------------------------------
 
 
-def test_nothing_done_is_nothing_gathered(made: Worktrees) -> None:
+def test_nothing_done_is_nothing_gathered(made: Workspaces) -> None:
     made.ensure("t-1")
     assert not gather(made)
 
 
-def test_work_left_uncommitted_is_committed_only_when_that_is_wanted(made: Worktrees) -> None:
+def test_work_left_uncommitted_is_committed_only_when_that_is_wanted(made: Workspaces) -> None:
     tree = made.ensure("t-1")
     (tree.path / "page").write_text("x")
     assert not gather(made, commit=False)
@@ -142,26 +150,26 @@ def test_work_left_uncommitted_is_committed_only_when_that_is_wanted(made: Workt
     assert Git(tree.path)("log", "-1", "--format=%s") == "Do it"
 
 
-def test_what_was_copied_in_is_not_committed(made: Worktrees, project: Project) -> None:
+def test_what_was_copied_in_is_not_committed(made: Workspaces, project: Project) -> None:
     project.write("conf/.env", "TOKEN=1")
-    copying = Worktrees(repository=made.repository, folder=made.folder, copy=["conf/.env"])
+    copying = Workspaces(repository=made.repository, folder=made.folder, copy=["conf/.env"])
     tree = copying.ensure("t-1")
     (tree.path / "conf" / "page").write_text("x")
     assert gather(copying)
     assert Git(tree.path)("show", "--format=", "--name-only") == "conf/page"
-    assert not copying.is_dirty(tree)
+    assert not copying.uncommitted(tree.path)
     copying.remove("t-1")
     assert not tree.path.exists()
 
 
-def test_a_lock_that_a_killed_git_left_is_removed(made: Worktrees) -> None:
+def test_a_lock_that_a_killed_git_left_is_removed(made: Workspaces) -> None:
     tree = made.ensure("t-1")
-    Path(Git(tree.path)("rev-parse", "--git-path", "index.lock")).touch()
+    (tree.path / ".git/index.lock").touch()
     (tree.path / "page").write_text("x")
     assert gather(made)
 
 
-def test_a_merge_left_in_the_middle_is_not_committed(made: Worktrees) -> None:
+def test_a_merge_left_in_the_middle_is_not_committed(made: Workspaces) -> None:
     tree = made.ensure("t-1")
     for branch, text in (("side", "two\n"), ("agent/t-1", "three\n")):
         Git(tree.path).run("checkout", "-q", "-B" if branch == "side" else "-q", branch)
@@ -174,47 +182,48 @@ def test_a_merge_left_in_the_middle_is_not_committed(made: Worktrees) -> None:
         gather(made)
 
 
-def in_a_rebase(made: Worktrees, project: Project) -> Path:
+def in_a_rebase(made: Workspaces, project: Project) -> Path:
     """A worktree that was left in the middle of a rebase that clashes."""
     tree = made.ensure("t-1")
     (tree.path / "lib/x").write_text("agent\n")
     gather(made)
     project.write("lib/x", "person\n")
     project.commit("x")
-    assert not Git(tree.path).ok("rebase", "main")
+    assert not Git(tree.path).ok("rebase", made.repository.base())
     return tree.path
 
 
-def test_a_rebase_left_in_the_middle_is_not_committed(made: Worktrees, project: Project) -> None:
+def test_a_rebase_left_in_the_middle_is_not_committed(made: Workspaces, project: Project) -> None:
     in_a_rebase(made, project)
     with pytest.raises(GitError, match="in the middle of a"):
         gather(made)
 
 
 def test_a_rebase_that_was_cut_short_is_undone_before_another_attempt(
-    made: Worktrees, project: Project
+    made: Workspaces, project: Project
 ) -> None:
     path = in_a_rebase(made, project)
     before = made.repository.tip("agent/t-1")
     assert gather(made, commit=False), "a failed agent's commits are still there"
-    Path(Git(path)("rev-parse", "--git-path", "index.lock")).touch()
+    (path / ".git/index.lock").touch()
     made.ensure("t-1")
     assert Git(path)("symbolic-ref", "--short", "HEAD") == "agent/t-1"
     assert made.repository.tip("agent/t-1") == before
     assert (path / "lib/x").read_text() == "agent\n"
 
 
-def test_another_branch_is_never_moved_by_us(made: Worktrees) -> None:
+def test_another_branch_is_never_moved_by_us(made: Workspaces) -> None:
     tree = made.ensure("t-1")
     Git(tree.path)("checkout", "-q", "-b", "elsewhere")
     before = Git(tree.path)("rev-parse", "elsewhere")
     (tree.path / "page").write_text("x")
     assert gather(made)
-    assert made.repository.tip("elsewhere") == before
+    assert made.repository.tip("elsewhere") is None
+    assert Git(tree.path)("rev-parse", "elsewhere") != before
     assert Git(tree.path)("symbolic-ref", "--short", "HEAD") == "agent/t-1"
 
 
-def test_work_beside_its_own_branch_is_an_error_that_names_both(made: Worktrees) -> None:
+def test_work_beside_its_own_branch_is_an_error_that_names_both(made: Workspaces) -> None:
     tree = made.ensure("t-1")
     (tree.path / "a").write_text("a")
     assert gather(made)
@@ -228,7 +237,7 @@ def test_work_beside_its_own_branch_is_an_error_that_names_both(made: Worktrees)
 # -- before another attempt -------------------------------------------------------------------------------
 
 
-def test_a_retry_starts_on_top_of_what_landed_meanwhile(made: Worktrees, project: Project) -> None:
+def test_a_retry_starts_on_top_of_what_landed_meanwhile(made: Workspaces, project: Project) -> None:
     tree = made.ensure("t-1")
     (tree.path / "page").write_text("x")
     gather(made)
@@ -240,7 +249,7 @@ def test_a_retry_starts_on_top_of_what_landed_meanwhile(made: Worktrees, project
     assert fresh.base == project.git("rev-parse", "main")
 
 
-def test_a_retry_that_would_clash_stays_where_it_is(made: Worktrees, project: Project) -> None:
+def test_a_retry_that_would_clash_stays_where_it_is(made: Workspaces, project: Project) -> None:
     tree = made.ensure("t-1")
     (tree.path / "lib/x").write_text("agent\n")
     gather(made)
@@ -252,7 +261,7 @@ def test_a_retry_that_would_clash_stays_where_it_is(made: Worktrees, project: Pr
     assert Git(tree.path)("status", "--porcelain") == ""
 
 
-def test_a_retry_with_uncommitted_work_keeps_it(made: Worktrees, project: Project) -> None:
+def test_a_retry_with_uncommitted_work_keeps_it(made: Workspaces, project: Project) -> None:
     tree = made.ensure("t-1")
     (tree.path / "draft").write_text("half")
     project.write("lib/y", "new")
@@ -265,7 +274,7 @@ def test_a_retry_with_uncommitted_work_keeps_it(made: Worktrees, project: Projec
 
 
 @pytest.mark.parametrize("what", ["untracked", "changed", "staged"])
-def test_uncommitted_work_is_never_removed(made: Worktrees, what: str) -> None:
+def test_uncommitted_work_is_never_removed(made: Workspaces, what: str) -> None:
     tree = made.ensure("t-1")
     (tree.path / ("draft" if what == "untracked" else "lib/x")).write_text("mine")
     if what == "staged":
@@ -275,7 +284,7 @@ def test_uncommitted_work_is_never_removed(made: Worktrees, what: str) -> None:
     assert tree.path.exists()
 
 
-def test_ignored_files_keep_nothing(made: Worktrees, project: Project) -> None:
+def test_ignored_files_keep_nothing(made: Workspaces, project: Project) -> None:
     project.write(".gitignore", "cache/\n")
     project.commit("ignore")
     tree = made.ensure("t-1")
@@ -285,7 +294,7 @@ def test_ignored_files_keep_nothing(made: Worktrees, project: Project) -> None:
     assert not tree.path.exists()
 
 
-def test_removing_what_is_not_there_is_not_an_error(made: Worktrees) -> None:
+def test_removing_what_is_not_there_is_not_an_error(made: Workspaces) -> None:
     made.remove("t-9")
     tree = made.ensure("t-1")
     shutil.rmtree(tree.path)

@@ -3,7 +3,7 @@
 It is done again when what it was made from has changed: the files that say which packages are installed, what
 the bootstrap commands name, those commands themselves, and the files that are copied. What it was made from
 is read from a commit, not from the folder, and remembered in the project's own state, where an agent in a
-sandbox cannot write: it cannot have a command run again outside by removing a mark.
+sandbox cannot write. Where an agent could have written what the commands run, they run enclosed as it was.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import posixpath
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,8 @@ class Preparation:
     copy: Sequence[str] = ()
     env: Mapping[str, str] | None = None
     """What the commands find in their environment; None: all of ours."""
+    enclose: Callable[[Path], Sequence[str]] = lambda _: ()
+    """What commands begin with where an agent could have written what they run."""
 
     def was_done(self, tree: Path) -> bool:
         """For the worktree that is there now, from whatever it was made."""
@@ -69,11 +71,11 @@ class Preparation:
         """Another worktree will be made in its place."""
         self._mark(tree).unlink(missing_ok=True)
 
-    def run(self, tree: Path, commit: str) -> None:
-        """``commit``: what the worktree is at, or was made from."""
+    def run(self, tree: Path, commit: str, *, trusted: bool = False) -> None:
+        """``commit``: what the tree is at, or was made from. ``trusted``: nothing in it is an agent's."""
         self.forget(tree)
-        self._copy_into(tree)
-        self._run_bootstrap(tree)
+        self._copy_into(tree, commit)
+        self._run_bootstrap(tree, () if trusted else self.enclose(tree))
         mark = self._mark(tree)
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.write_text(f"{tree}\n{self._made_from(commit)}", encoding="utf-8")
@@ -121,10 +123,10 @@ class Preparation:
 
     # -- doing it ------------------------------------------------------------------------------------------
 
-    def _copy_into(self, tree: Path) -> None:
+    def _copy_into(self, tree: Path, commit: str) -> None:
         for name in self.copy:
             source, target = self.repository.root / name, tree / name
-            tracked = self.repository.git_in(tree).ok("ls-files", "--error-unmatch", "--", name)
+            tracked = self.repository.git.ok("cat-file", "-e", f"{commit}:{name.rstrip('/')}")
             if source.is_symlink() or not source.exists() or tracked:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -139,10 +141,11 @@ class Preparation:
             else:
                 shutil.copy2(source, target)
 
-    def _run_bootstrap(self, tree: Path) -> None:
+    def _run_bootstrap(self, tree: Path, enclosure: Sequence[str]) -> None:
         for command in self.bootstrap:
+            argv = [*enclosure, "sh", "-c", command]
             try:
-                done = run_apart(["sh", "-c", command], cwd=tree, env=self.env, timeout_s=self.timeout_s)
+                done = run_apart(argv, cwd=tree, env=self.env, timeout_s=self.timeout_s)
             except subprocess.TimeoutExpired as error:
                 limit = f"{self.timeout_s:g} s"
                 raise BootstrapError(f"worktree.bootstrap `{command}` took longer than {limit}") from error
