@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from tests.factory.kit import GREEN, Project
@@ -84,3 +85,61 @@ def test_a_cache_of_landed_work_stays_warm_and_one_of_refused_work_is_prepared_a
     assert ran.json["merged"] == ["t-1", "t-2", "t-4"], ran.said
     assert warm.read_text() == ".\n.\n"
     assert sum(line.endswith(".landing") for line in made.read_text().splitlines()) == 2
+
+
+# -- behind the wall ----------------------------------------------------------------------------------------
+
+
+def gate_log(project: Project, task: str) -> str:
+    return (project.folders(task)[-1] / "gate-1" / "gate.log").read_text()
+
+
+def test_behind_the_wall_a_gate_writes_to_its_own_folder_and_sees_no_process_outside(walled: Project) -> None:
+    touched = [folder / "touched" for folder in (walled.place / "user", walled.root, walled.root / ".git")]
+    writes = "; ".join(f"touch {path} 2>/dev/null" for path in touched)
+    refused = ["echo 'gitdir: /nowhere' > .git", f"kill -0 {os.getpid()}"]
+    checks = "; ".join(f"! ({line}) 2>/dev/null || exit 1" for line in refused)
+    walled.configure(gate={"commands": [f"{writes}; {checks}; mkdir -p build && : > build/x"]})
+    walled.commit("a gate that tries")
+    walled.task("t-1")
+    ran = walled.run("--json")
+    assert ran.json["merged"] == ["t-1"], ran.said
+    assert not [path for path in touched if path.exists()]
+
+
+def test_caches_of_a_gate_stay_while_it_is_green_and_go_with_one_that_was_not(walled: Project) -> None:
+    count = 'mkdir -p "$XDG_CACHE_HOME"; echo x >> "$XDG_CACHE_HOME/runs"; wc -l < "$XDG_CACHE_HOME/runs"'
+    walled.configure(gate={"commands": [f"{count}; {GREEN}"]}, run={"width": 1})
+    walled.commit("a gate that counts")
+    for number, text in enumerate(("fine", "fine", "bad", "fine"), 1):
+        walled.task(f"t-{number}", f"priority: {number}", act=f"write('pages/t-{number}.txt', {text!r})")
+    assert walled.run("--json").json["merged"] == ["t-1", "t-2", "t-4"]
+    assert [gate_log(walled, f"t-{number}").strip() for number in range(1, 5)] == ["1", "2", "3", "1"]
+
+
+def test_a_gate_may_write_where_the_project_says_and_agents_may_not(walled: Project) -> None:
+    own = walled.place / "cache"
+    own.mkdir()
+    walled.configure(gate={"commands": [f"touch {own}/made"], "writable": [str(own)]})
+    walled.commit("a gate with a cache")
+    walled.task(
+        "t-1", act=f"assert subprocess.run(['touch', '{own}/mine']).returncode\nwrite('pages/t-1.txt', 'x')"
+    )
+    assert walled.run("--json").json["merged"] == ["t-1"]
+    assert [path.name for path in own.iterdir()] == ["made"]
+
+
+def test_a_gate_that_needs_the_machine_runs_outside(walled: Project) -> None:
+    walled.configure(gate={"commands": [f"touch {walled.place}/outside"], "sandbox": False})
+    walled.commit("a gate outside")
+    walled.task("t-1")
+    assert walled.run("--json").json["merged"] == ["t-1"]
+    assert (walled.place / "outside").exists()
+
+
+def test_behind_the_wall_a_command_that_is_not_there_is_told_from_one_that_is_red(walled: Project) -> None:
+    walled.configure(gate={"commands": ["no-such-command"]})
+    walled.commit("a gate that is not there")
+    walled.task("t-1")
+    ran = walled.run("--json")
+    assert "it was not found" in str(ran.json), ran.said

@@ -23,6 +23,10 @@ from flyball.factory.git.origin_merge import merge_origin
 from flyball.host.lock_file import LockFile
 
 BRANCHES = "agent/"
+GATE_CACHE = "flyball-gate-cache"
+"""In git's own folder of the landing's worktree."""
+_NOT_GIT = frozenset({GATE_CACHE, "modules"})
+"""Folders there that flyball's git never enters: a gate's, and repositories of submodules."""
 _LOCK = "flyball-worktrees.lock"
 _STUCK_S = 120.0
 _SYMLINK, _SUBMODULE = "120000", "160000"
@@ -407,8 +411,8 @@ def _worktree_folder(state: Path) -> Path | None:
 def _odd_in(state: Path) -> str:
     """The first thing in git's folder of a worktree that is neither a file nor a folder; empty if none."""
     for folder, folders, names in os.walk(state):
-        if folder == str(state) and "modules" in folders:
-            folders.remove("modules")  # repositories of submodules, which flyball never enters
+        if folder == str(state):
+            folders[:] = [name for name in folders if name not in _NOT_GIT]
         for name in (*folders, *names):
             mode = os.lstat(os.path.join(folder, name)).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):

@@ -230,29 +230,42 @@ class SandboxedCommands:
         return [BWRAP, *_NAMESPACES, "--unshare-net", *self._binds(folder, ()), "--"]
 
     def of_bootstrap(self, folder: Path) -> list[str]:
-        """Commands that install packages: caches of theirs are new each time, but for ``guard.writable``."""
-        caches = (("XDG_CACHE_HOME", "cache"), ("npm_config_cache", "npm"), ("TMPDIR", ""))
-        named = [
-            word for key, name in caches for word in ("--setenv", key, f"{_TEMPORARY}/{name}".rstrip("/"))
-        ]
-        return [BWRAP, *_NAMESPACES, *self._binds(folder, self.writable), *named, "--"]
+        """Commands that install packages: caches of theirs are new each time, but for ``writable``."""
+        binds = self._binds(folder, self.writable)
+        return [BWRAP, *_NAMESPACES, *binds, *_cache_words(_TEMPORARY), "--"]
+
+    def of_gate(self, folder: Path, cache: Path) -> list[str]:
+        """Commands of the gate: caches of theirs are in ``cache``."""
+        binds = self._binds(folder, (*self.writable, str(cache)))
+        beside = [sys.executable, "-I", "-S", sandbox_process.__file__]
+        words = [BWRAP, *_NAMESPACES, *binds, *_cache_words(str(cache)), "--"]
+        return [*beside, "outside", *words, *beside, "inside"]
 
     def _binds(self, folder: Path, writable: Sequence[str]) -> list[str]:
         top, lent = os.path.realpath(folder), os.path.realpath(self.objects)
         empty = _socket_folders(os.environ, str(self.home / "wake"), (top, lent))
         needed = {lent} if any(within(lent, each) for each in empty) else set()
-        return [
-            *_bind_words(
-                {
-                    **dict.fromkeys(empty, "--tmpfs"),
-                    **dict.fromkeys({*needed, *_needed_paths(os.environ, (), empty)}, "--ro-bind"),
-                    **dict.fromkeys([each for each in writable if os.path.exists(each)], "--bind"),
-                    top: "--bind",
-                }
-            ),
-            "--chdir",
-            top,
-        ]
+        linked = [each for each in (os.path.join(top, ".git"),) if os.path.isfile(each)]
+        binds = {
+            **dict.fromkeys(empty, "--tmpfs"),
+            **dict.fromkeys({*needed, *_needed_paths(os.environ, (), empty)}, "--ro-bind"),
+            **dict.fromkeys([each for each in writable if os.path.exists(each)], "--bind"),
+            top: "--bind",
+            # Of a linked worktree it says which repository it belongs to.
+            **dict.fromkeys(linked, "--ro-bind"),
+        }
+        return [*_bind_words(binds), "--chdir", top]
+
+
+def _cache_words(folder: str) -> list[str]:
+    """Where tools keep what they can make again; the home is read-only."""
+    named = {
+        "XDG_CACHE_HOME": f"{folder}/cache",
+        "npm_config_cache": f"{folder}/npm",
+        "GOMODCACHE": f"{folder}/go-modules",
+        "TMPDIR": _TEMPORARY,
+    }
+    return [word for key, value in named.items() for word in ("--setenv", key, value)]
 
 
 def _empty_folders(policy: GuardPolicy, env: Mapping[str, str]) -> list[str]:

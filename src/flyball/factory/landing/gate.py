@@ -130,13 +130,15 @@ class GateRunner:
         folder: Path,
         *,
         commit: str,
+        enclosure: Sequence[str] = (),
         began: Callable[[Process], None] = lambda _: None,
     ) -> GateFailure | None:
         """Run every command in order; the first that fails, or None if all are green. For all of the tasks
         whose work is in the tree, which stands at ``commit``; ``began`` is told of each command before it may
-        do anything."""
+        do anything. ``enclosure``: what each begins with."""
         for number, command in enumerate(self.commands, 1):
-            red = await self._one(tasks, command, tree, folder / f"gate-{number}", began)
+            argv = [*enclosure, *_command_words(command, tree)]
+            red = await self._one(tasks, command, argv, tree, folder / f"gate-{number}", began)
             if red is not None:
                 return red
         for task in tasks:
@@ -161,6 +163,7 @@ class GateRunner:
         self,
         tasks: Sequence[Task],
         command: str,
+        argv: Sequence[str],
         tree: Path,
         folder: Path,
         began: Callable[[Process], None],
@@ -171,7 +174,8 @@ class GateRunner:
         # Both streams in one file, in the order in which they came.
         for name in (STDOUT, STDERR):
             (folder / name).symlink_to(LOG)
-        process = await asyncio.to_thread(self._start, command, tree, folder)
+        env = {**self.env, "FLYBALL_RUN": str(folder)}
+        process = await asyncio.to_thread(Process.start, argv, env=env, cwd=tree, folder=folder)
         told = {"command": command, "gate": process.holder, "folder_of_gate": str(folder)}
         for task in tasks:
             self.ledger.note(task.id, Step.GATE, RunPhase.BEGUN, **told)
@@ -201,13 +205,6 @@ class GateRunner:
         await process.stop(self.watch, grace_s=_GRACE_S)
         await process.over(self.watch)
 
-    def _start(self, command: str, tree: Path, folder: Path) -> Process:
-        env = {**self.env, "FLYBALL_RUN": str(folder)}
-        argv = ["sh", "-c", command]
-        if (tree / ".envrc").exists() and shutil.which("direnv"):
-            argv = ["direnv", "exec", str(tree), *argv]
-        return Process.start(argv, env=env, cwd=tree, folder=folder)
-
     async def end_leftover(self, record: TaskRecord) -> None:
         """End a gate that outlived its engine: two would meet in one worktree."""
         if record.landing.gate.holder is not None:
@@ -220,6 +217,12 @@ class GateRunner:
         end = time.monotonic() + _GRACE_S
         while (folder / STARTED).exists() and exit_code(folder) is None and time.monotonic() < end:
             await asyncio.sleep(0.02)
+
+
+def _command_words(command: str, tree: Path) -> list[str]:
+    words = ["sh", "-c", command]
+    uses_direnv = (tree / ".envrc").exists() and shutil.which("direnv")
+    return ["direnv", "exec", str(tree), *words] if uses_direnv else words
 
 
 def named_in(command: str) -> set[str]:

@@ -18,9 +18,10 @@ from flyball.errors import GitError
 from flyball.factory.agents.process import Process
 from flyball.factory.git import stale_locks
 from flyball.factory.git.git import Git
-from flyball.factory.git.repository import BRANCHES, Repository
-from flyball.factory.git.workspace import Workspaces
+from flyball.factory.git.repository import BRANCHES, GATE_CACHE, Repository
+from flyball.factory.git.workspace import Workspaces, remove_tree
 from flyball.factory.git.workspace_setup import BootstrapError
+from flyball.factory.guards.sandbox import SandboxedCommands
 from flyball.factory.landing.default_branch import Eligibility
 from flyball.factory.landing.gate import GateFailure, GateRunner
 from flyball.factory.state.blocking_calls import run_in_thread
@@ -37,6 +38,8 @@ class LandingWorktree:
     repository: Repository
     workspaces: Workspaces
     source: TaskSource
+    wall: SandboxedCommands | None = None
+    """What keeps the gate in; None: nothing."""
 
     @property
     def path(self) -> Path:
@@ -88,10 +91,22 @@ class LandingWorktree:
     ) -> GateFailure | None:
         """Run the gate on what was put here. The note is there before it begins: it may be killed with us."""
         self._unproven.touch()
-        red = await gate.run(tasks, self.path, folder, commit=self.head(), began=began)
+        enclosure = await run_in_thread(self._enclosure)
+        red = await gate.run(tasks, self.path, folder, commit=self.head(), enclosure=enclosure, began=began)
         if red is None:
             self._unproven.unlink(missing_ok=True)
         return red
+
+    def _enclosure(self) -> Sequence[str]:
+        if self.wall is None:
+            return ()
+        self._cache.mkdir(mode=0o700, exist_ok=True)
+        return self.wall.of_gate(self.path, self._cache)
+
+    @property
+    def _cache(self) -> Path:
+        """What tools of the gate keep for its next time, unless it was red."""
+        return self.repository.worktree_git_dir(self.path) / GATE_CACHE
 
     @property
     def _unproven(self) -> Path:
@@ -165,6 +180,7 @@ class LandingWorktree:
         git("clean", "--quiet", "-ffdx" if unproven.exists() else "-ffd", *kept)
         if unproven.exists():
             self.workspaces.preparation.forget(self.path)
+            remove_tree(self._cache)
             unproven.unlink()
         return git
 

@@ -152,6 +152,21 @@ class GatePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             examples=[["DATABASE_URL"]],
         ),
     ] = []
+    sandbox: Annotated[
+        bool,
+        Meta(
+            description="Run the commands, and those of `worktree.bootstrap` before them, behind the wall that "
+            "agents are kept behind, where `guard.sandbox` asks for one. They run what agents wrote."
+        ),
+    ] = True
+    writable: Annotated[
+        list[str],
+        Meta(
+            description="Folders outside the landing's own that they may write to behind the wall. Not those "
+            "of `guard.writable`: what agents write there would decide what is green.",
+            examples=[["~/.cargo/registry"]],
+        ),
+    ] = []
     protect: Annotated[
         bool,
         Meta(description="Protect the files that the commands name: who changes one decides what is green."),
@@ -406,7 +421,7 @@ class WorktreePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             description="Commands that make a workspace ready, run in it when it is new, and again when lock "
             "files, manifests such as `package.json`, files that the commands name, or the commands "
-            "themselves have changed; before the gate too. Not again where an agent in a sandbox has been.",
+            "themselves have changed; before the gate too.",
             examples=[["npm ci"]],
         ),
     ] = []

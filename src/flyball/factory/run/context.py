@@ -105,9 +105,7 @@ def open_project_state(root: Path, config: ProjectConfig, *, run: str) -> Projec
 def open_workspaces(root: Path, config: ProjectConfig, repository: Repository) -> Workspaces:
     """Where agents work, and what keeps in what is run there."""
     walled = config.guard.sandbox == BWRAP
-    wall = SandboxedCommands(
-        objects=repository.common, home=home(), writable=writable_folders(config.guard.writable, root)
-    )
+    wall = _wall(root, repository, config.guard.writable)
     return Workspaces(
         repository=repository,
         folder=workspaces_folder(root, config),
@@ -117,6 +115,12 @@ def open_workspaces(root: Path, config: ProjectConfig, repository: Repository) -
         env=gate_environment(os.environ, names=config.gate.env),
         enclose=wall.of_git if walled else open_to_all,
         enclose_bootstrap=wall.of_bootstrap if walled else open_to_all,
+    )
+
+
+def _wall(root: Path, repository: Repository, writable: Sequence[str]) -> SandboxedCommands:
+    return SandboxedCommands(
+        objects=repository.common, home=home(), writable=writable_folders(writable, root)
     )
 
 
@@ -256,6 +260,8 @@ def open_landing_tools(
         watch=watch,
         green=state / "green.json",
     )
+    walled = config.guard.sandbox == BWRAP and config.gate.sandbox
+    wall = _wall(project.root, repository, config.gate.writable) if walled else None
     fitness = Eligibility(
         repository=repository,
         workspaces=workspaces,
@@ -270,7 +276,12 @@ def open_landing_tools(
         ledger=ledger,
         gate=gate,
         rebaser=Rebaser(
-            worktree=LandingWorktree(repository, workspaces, project.source),
+            worktree=LandingWorktree(
+                repository,
+                replace(workspaces, enclose_bootstrap=wall.of_bootstrap if wall else open_to_all),
+                project.source,
+                wall,
+            ),
             ledger=ledger,
             eligibility=fitness,
             squash=config.merge.squash,
