@@ -27,7 +27,7 @@ _TOP = """\
 # The real agents
 
 `make test-agents` installs four command lines from npm into `.agents` and drives each of them, headless,
-through whole runs of `flyball run`: a real repository, one task, the agent in its worktree, the gate, the
+through whole runs of `flyball run`: a real repository, one task, the agent in its workspace, the gate, the
 landing. They talk to the provider that comes with flyball (`python -m flyball.sim.provider.server`), on this
 machine only; no account is needed.
 """
@@ -45,7 +45,7 @@ opencode asks again for more than a minute and cannot be told to do less.
 _MAY = """\
 ## What they may do
 
-As flyball launches them they may change files in their worktree and nothing outside it, and run what they
+As flyball launches them they may change files in their workspace and nothing outside it, and run what they
 are told to: the gate's commands, and `git status`, `diff`, `log`, `add`, `commit` and `rebase`. claude is
 permitted exactly these commands; gemini and opencode permit a command by its parts, gemini by its beginning.
 codex has a shell inside its sandbox, and cannot commit there, so flyball commits its work, under the task's
@@ -56,7 +56,7 @@ _CARE = """\
 Mind what that opens. They take the place of what flyball permits, and each is a shell that may do anything:
 git runs programs and writes files wherever its options name them (`-c alias.x='!...'`, `--output`,
 `bisect run`), so `Bash(git *)` is one too. For codex there is nothing between: its sandbox keeps git's own
-folder of a worktree read-only, even where `writable_roots` names it.
+folder of a workspace read-only, even where `writable_roots` names it.
 """
 _AGAIN = """\
 ## Again

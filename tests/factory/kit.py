@@ -307,11 +307,7 @@ class Project:
         wrong += [f"{task} landed and is not closed" for task in landed if self.status_of(task) != "closed"]
         wrong += [f"left running: {words}" for words in map(_command_of, self.processes())]
         wrong += [f"leaked slot: {lease.name}" for lease in self.leases()]
-        wrong += [
-            f"leaked workspace: {path}"
-            for path in self.workspaces()
-            if path.name in landed or path.name.startswith(".")
-        ]
+        wrong += [f"leaked workspace: {path}" for path in self.workspaces() if path.name in landed]
         wrong += [
             f"leaked branch: {name}" for name in self.branches() if name.removeprefix("agent/") in landed
         ]

@@ -361,7 +361,7 @@ def test_a_command_inside_an_exec_counts_as_long_as_it_lives_though_its_wrapper_
     cap_of(1)
     inside = shlex.join([*EXEC, "--quiet", "--", "sh", "-c", "echo $$; exec sleep 60"])
     again, told = shlex.join([*EXEC, "--no-wait", "--", "true"]), tmp_path / "told"
-    asking = f"while sleep 0.05; do {again} 2>&-; echo $? > {told}; done"
+    asking = f"while sleep 0.05; do {again} 2>/dev/null; echo $? > {told}; done"
     outer = started("--quiet", "--", "sh", "-c", f"{inside} & echo $!; {asking}")
     assert outer.stdout is not None
     wrapper, pid = (int(outer.stdout.readline()) for _ in range(2))

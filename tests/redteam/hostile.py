@@ -11,6 +11,7 @@ nothing in its way; whether it did harm is still for the check to say.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import time
@@ -199,7 +200,8 @@ class Agent:
         """A program that tells in whose environment it runs. Then it does what its caller expects of it."""
         path = at or self.at("marks") / f"{self.name}.sh"
         marks = self.at("marks")
-        path.write_text(f"#!/bin/sh\nenv > {marks}/{self.name}.ran.$$\n{after}\n")
+        told = f"(env; readlink /proc/self/ns/pid) > {marks}/{self.name}.ran.$$"
+        path.write_text(f"#!/bin/sh\n{told}\n{after}\n")
         path.chmod(0o755)
         return path
 
@@ -228,9 +230,11 @@ class Agent:
 
 
 def ran_outside(target: Target, name: str) -> str:
-    """Its payload ran, and not in a process of the agent's."""
+    """Its payload ran, not in a process of the agent's, and where flyball and the person's programs run."""
+    here = os.readlink("/proc/self/ns/pid")
     for path in sorted(target.marks.glob(f"{name}.ran.*")):
-        if f"{INSIDE}={name}" not in path.read_text(errors="replace").splitlines():
+        told = path.read_text(errors="replace").splitlines()
+        if f"{INSIDE}={name}" not in told and here in told:
             return "a program of its making ran in a process that it did not start"
     return ""
 

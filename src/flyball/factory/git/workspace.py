@@ -113,8 +113,7 @@ class Workspaces:
         if tips.branch is not None or there:
             tip = self.repository.tip(branch) or base
             since = self.repository.own_since(tip, known=base, recorded=recorded)
-        # Bootstrap commands run what lies in the files, which are an agent's unless they are the base's.
-        self.fill(path, since, trusted=not there and tips.branch in (None, start))
+        self.fill(path, since)
         return Workspace(path, branch, since)
 
     # -- making ------------------------------------------------------------------------------------------
@@ -199,11 +198,10 @@ class Workspaces:
             enclose=self.enclose_bootstrap,
         )
 
-    def fill(self, path: Path, commit: str, *, trusted: bool = False) -> None:
-        """Prepare what is there as ``commit`` asks for, unless that was done. ``trusted``: all files are the
-        base's own."""
+    def fill(self, path: Path, commit: str) -> None:
+        """Prepare what is there as ``commit`` asks for, unless that was done."""
         if not self.preparation.is_current(path, commit):
-            self.preparation.run(path, commit, trusted=trusted)
+            self.preparation.run(path, commit)
 
     def put_back(self, task_id: str, commit: str) -> None:
         """The branch and the files of a task as they were at ``commit``. What came after it stays in the

@@ -3,7 +3,7 @@
 It is done again when what it was made from has changed: the files that say which packages are installed, what
 the bootstrap commands name, those commands themselves, and the files that are copied. What it was made from
 is read from a commit, not from the folder, and remembered in the project's own state, where an agent in a
-sandbox cannot write. Where an agent could have written what the commands run, they run enclosed as it was.
+sandbox cannot write. The commands run enclosed as agents are.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Preparation:
     env: Mapping[str, str] | None = None
     """What the commands find in their environment; None: all of ours."""
     enclose: Callable[[Path], Sequence[str]] = lambda _: ()
-    """What commands begin with where an agent could have written what they run."""
+    """What commands begin with: they run what agents wrote, before it landed or since."""
 
     def was_done(self, tree: Path) -> bool:
         """For the worktree that is there now, from whatever it was made."""
@@ -71,11 +71,11 @@ class Preparation:
         """Another worktree will be made in its place."""
         self._mark(tree).unlink(missing_ok=True)
 
-    def run(self, tree: Path, commit: str, *, trusted: bool = False) -> None:
-        """``commit``: what the tree is at, or was made from. ``trusted``: nothing in it is an agent's."""
+    def run(self, tree: Path, commit: str) -> None:
+        """``commit``: what the tree is at, or was made from."""
         self.forget(tree)
         self._copy_into(tree, commit)
-        self._run_bootstrap(tree, () if trusted else self.enclose(tree))
+        self._run_bootstrap(tree)
         mark = self._mark(tree)
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.write_text(f"{tree}\n{self._made_from(commit)}", encoding="utf-8")
@@ -141,9 +141,9 @@ class Preparation:
             else:
                 shutil.copy2(source, target)
 
-    def _run_bootstrap(self, tree: Path, enclosure: Sequence[str]) -> None:
+    def _run_bootstrap(self, tree: Path) -> None:
         for command in self.bootstrap:
-            argv = [*enclosure, "sh", "-c", command]
+            argv = [*self.enclose(tree), "sh", "-c", command]
             try:
                 done = run_apart(argv, cwd=tree, env=self.env, timeout_s=self.timeout_s)
             except subprocess.TimeoutExpired as error:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -70,8 +69,6 @@ _MUST_BE_THERE: Mapping[str, tuple[str, str]] = {
     "gemini": ("settings.json", "{}\n"),
 }
 """Settings that an agent could make where the person has none yet, and their text then."""
-_NAME_SERVICES = ("/run/nscd", "/var/lib/sss/pipes", "/run/systemd/userdb", "/run/systemd/resolve")
-"""Sockets on which programs take questions about users and hosts, and no orders."""
 _OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 """Settings of the whole machine, which root may write to in a namespace of its own too."""
 _TEMPORARY = "/tmp"  # noqa: S108 - it is replaced by an empty one
@@ -166,48 +163,13 @@ def _binds(
 
 def _bind_words(binds: Mapping[str, str]) -> list[str]:
     seen = [path for path, how in binds.items() if how != "--ro-bind"]
-    covered = [path for path in _listening_sockets() if not any(within(path, each) for each in seen)]
     words = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
     for path in _OF_THE_KERNEL:
         words += ["--ro-bind-try", path, path]
-    for path in covered:
-        words += ["--ro-bind", os.devnull, path]
+    words += [sandbox_process.COVERED, os.pathsep.join(seen)]
     for path, how in sorted(binds.items()):
         words += [how, path] if how == "--tmpfs" else [how, path, path]
     return words
-
-
-def _listening_sockets() -> list[str]:
-    """Those with a place in the file system that an agent could reach."""
-    try:
-        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
-            lines = [line.rstrip("\n").split(None, 7) for line in file]
-    except OSError:
-        return []
-    paths = {os.path.realpath(fields[7]) for fields in lines if len(fields) == 8 and fields[7][:1] == "/"}
-    return sorted(
-        path
-        for path in paths
-        if not any(within(path, each) for each in _NAME_SERVICES) and _is_socket(path) and _may_reach(path)
-    )
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _may_reach(path: str) -> bool:
-    """Without root's powers, which nothing inside has."""
-    groups = {os.getegid(), *os.getgroups()}
-    for folder in Path(path).parents:
-        of = folder.stat()
-        right = 0o100 if of.st_uid == os.geteuid() else 0o010 if of.st_gid in groups else 0o001
-        if not of.st_mode & right:
-            return False
-    return True
 
 
 def writable_folders(named: Sequence[str], root: Path) -> list[str]:
@@ -227,12 +189,13 @@ class SandboxedCommands:
 
     def of_git(self, folder: Path) -> list[str]:
         """git in a workspace: it writes there alone, and reaches no network."""
-        return [BWRAP, *_NAMESPACES, "--unshare-net", *self._binds(folder, ()), "--"]
+        words = [BWRAP, *_NAMESPACES, "--unshare-net", *self._binds(folder, ()), "--"]
+        return sandbox_process.cover_sockets(words)
 
     def of_bootstrap(self, folder: Path) -> list[str]:
         """Commands that install packages: caches of theirs are new each time, but for ``writable``."""
         binds = self._binds(folder, self.writable)
-        return [BWRAP, *_NAMESPACES, *binds, *_cache_words(_TEMPORARY), "--"]
+        return sandbox_process.cover_sockets([BWRAP, *_NAMESPACES, *binds, *_cache_words(_TEMPORARY), "--"])
 
     def of_gate(self, folder: Path, cache: Path) -> list[str]:
         """Commands of the gate: caches of theirs are in ``cache``."""

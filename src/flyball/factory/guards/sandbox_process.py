@@ -9,12 +9,16 @@ heard again.
 
 What an agent reads and prints goes through pipes. A file that it had open it could open again, through
 ``/proc/self/fd``, to change or to empty it, whatever it was opened for: its own log, and what it was told.
+
+Sockets on which a program listens, wherever they lie, are covered by nothing readable. They come and go, and
+bubblewrap fails over one that is gone, so they are looked for just before it starts (``cover_sockets``).
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import threading
 
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _CHUNK_BYTES = 1 << 16
+COVERED = "--flyball-cover-sockets"
+"""In a command line for bubblewrap, before the paths that are mounted otherwise: here sockets are covered."""
+_NAME_SERVICES = ("/run/nscd", "/var/lib/sss/pipes", "/run/systemd/userdb", "/run/systemd/resolve")
+"""Sockets on which programs take questions about users and hosts, and no orders."""
 
 
 def main(argv: list[str]) -> None:
@@ -31,9 +39,57 @@ def main(argv: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN if side == "outside" else signal.SIG_DFL)
     if side == "outside":
         _put_pipes_between()
+        command = cover_sockets(command)
     # Python ignores it at its start; a command expects the system's behaviour.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     _become(command)
+
+
+def cover_sockets(words: list[str]) -> list[str]:
+    """A command line in which those sockets are covered that an agent could reach."""
+    at = words.index(COVERED)
+    otherwise = words[at + 1].split(os.pathsep)
+    covers = [
+        word
+        for path in _listening_sockets()
+        if not any(_within(path, each) for each in otherwise)
+        for word in ("--ro-bind", os.devnull, path)
+    ]
+    return [*words[:at], *covers, *words[at + 2 :]]
+
+
+def _listening_sockets() -> list[str]:
+    """Those with a place in the file system that an agent could reach."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.rstrip("\n").split(None, 7) for line in file]
+    except OSError:
+        return []
+    paths = {os.path.realpath(fields[7]) for fields in lines if len(fields) == 8 and fields[7][:1] == "/"}
+    services = [path for path in paths if any(_within(path, each) for each in _NAME_SERVICES)]
+    return sorted(path for path in paths.difference(services) if _is_reachable(path))
+
+
+def _is_reachable(path: str) -> bool:
+    """Without root's powers, which nothing inside has."""
+    groups = {os.getegid(), *os.getgroups()}
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return False
+        folder = path
+        while folder != os.sep:
+            folder = os.path.dirname(folder)
+            of = os.stat(folder)
+            right = 0o100 if of.st_uid == os.geteuid() else 0o010 if of.st_gid in groups else 0o001
+            if not of.st_mode & right:
+                return False
+    except OSError:
+        return False
+    return True
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _put_pipes_between() -> None:

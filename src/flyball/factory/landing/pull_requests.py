@@ -57,6 +57,8 @@ class PullLanding:
 
     async def _open(self, task: Task, folder: Path, say: Say) -> Landed:
         recorded = self.landing.ledger.records[task.id].worktree.base
+        # A person may have committed in its workspace since its agent ended.
+        await run_in_thread(self.landing.workspaces.take_in, task.id)
         tip = await run_in_thread(self.landing.eligibility.landable_tip, task.id, recorded=recorded)
         host = await run_in_thread(self.host)
         async with self.landing.lock(task.id, lambda: say(WAITS)):

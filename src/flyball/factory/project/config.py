@@ -155,8 +155,8 @@ class GatePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sandbox: Annotated[
         bool,
         Meta(
-            description="Run the commands, and those of `worktree.bootstrap` before them, behind the wall that "
-            "agents are kept behind, where `guard.sandbox` asks for one. They run what agents wrote."
+            description="Run the commands, and those of `worktree.bootstrap` before them, behind the wall "
+            "that agents are kept behind, where `guard.sandbox` asks for one. They run what agents wrote."
         ),
     ] = True
     writable: Annotated[

@@ -137,8 +137,8 @@ class Limiter(SlotMethods):
     'ok'
     >>> limiter.run(lambda: (429, {"Retry-After": "2"}, ""))[0]
     429
-    >>> limiter.stats().closed_for_s > 1
-    True
+    >>> limiter.stats().throttles
+    1
     """
 
     def __init__(

@@ -237,7 +237,8 @@ class Provider:
             accepted = self._counter.enter(began_s, refuse=step.kind is not SignalKind.OK)
             opened = self._counter.tally.open
         if accepted:
-            self._sleep(self.manner.think_s)
+            if self.manner.think_s:
+                self._sleep(self.manner.think_s)
             served = dialect.answer(body, number=number)
             reply = replace(served, cut=step.cut, headers={**served.headers, **self.manner.headers})
             for_s = dialect.tokens(body) / self.manner.tokens_per_s
