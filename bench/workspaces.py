@@ -2,7 +2,9 @@
 
 Made: a folder with all files of the base, in which git works. Taken over: one file was changed and one added;
 both are committed, and the commit stands on the task's branch in the user's repository. Beside it are the git
-commands that do the same in a linked worktree: ``worktree add``, ``add``, ``commit``.
+commands that do the same in a linked worktree: ``worktree add``, ``add``, ``commit``. Between the two an
+agent works for more than a second: git cannot tell by its time whether a file has changed that is as old as
+its index.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from flyball.factory.git.workspace import Workspaces, open_to_all
 from flyball.factory.guards.sandbox import SandboxedCommands, sandbox_problem
 
 NAME = "workspaces"
+_WORKS_S = 1.1
 TITLE = "an agent's own repository, beside a linked worktree"
 
 
@@ -83,6 +86,7 @@ def _project(root: Path, files: int) -> Path:
 
 
 def _change(tree: Path) -> None:
+    time.sleep(_WORKS_S)
     (tree / "d0/f0.txt").write_text("changed\n")
     (tree / "new.txt").write_text("new\n")
 

@@ -251,6 +251,9 @@ class Workspaces:
             )
         if BorrowedRepository(self.repository, path).rebased_branch() is not None:
             raise GitError(f"the agent left {path} in the middle of a rebase; finish it there, or abort it")
+        # Files that were written in the same second as the index count as changed: `git add` would store them
+        # anew where it cannot touch the objects that are borrowed.
+        git.run("update-index", "-q", "--refresh")
         self._add_all(git, index.inner)
         merging = os.path.lexists(path / GIT_FOLDER / "MERGE_HEAD")
         if not merging and git.ok("diff-index", "--cached", "--quiet", "HEAD", "--"):

@@ -207,11 +207,10 @@ class SandboxedCommands:
     def _binds(self, folder: Path, writable: Sequence[str]) -> list[str]:
         top, lent = os.path.realpath(folder), os.path.realpath(self.objects)
         empty = _socket_folders(os.environ, str(self.home / "wake"), (top, lent))
-        needed = {lent} if any(within(lent, each) for each in empty) else set()
         linked = [each for each in (os.path.join(top, ".git"),) if os.path.isfile(each)]
         binds = {
             **dict.fromkeys(empty, "--tmpfs"),
-            **dict.fromkeys({*needed, *_needed_paths(os.environ, (), empty)}, "--ro-bind"),
+            **dict.fromkeys({lent, *_needed_paths(os.environ, (), empty)}, "--ro-bind"),
             **dict.fromkeys([each for each in writable if os.path.exists(each)], "--bind"),
             top: "--bind",
             # Of a linked worktree it says which repository it belongs to.
