@@ -153,9 +153,6 @@ class Git:
     def ok(self, *args: str) -> bool:
         return self.run(*args).ok
 
-    def at(self, folder: Path) -> Git:
-        return Git(folder)
-
     def lines(self, *args: str) -> list[str]:
         """The parts of an output that was asked for with ``-z``."""
         done = self.run(*args)

@@ -240,6 +240,7 @@ class Repository:
         return self.commit(commit) is not None and self.has_all_below(commit)
 
     def has_all_below(self, commit: str) -> bool:
+        """Is everything here that a commit, which is here, refers to?"""
         # Not by way of other worktrees: one that is being made has no HEAD yet, and git fails over it.
         known = ("--single-worktree", "--not", "--all")
         return self.git.ok("rev-list", "--objects", "--quiet", commit, *known)
